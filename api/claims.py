@@ -1,0 +1,101 @@
+"""Reading a ResourceClaim: the few fields a driver needs, and nothing of other drivers' business."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from api.names import ClaimRef
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One device that the scheduler gave to the claim (`status.allocation.devices.results[]`)."""
+
+    request: str
+    """As allocated: `main`, or `main/sub` for a chosen alternative of `firstAvailable`."""
+    driver: str
+    pool: str
+    device: str
+    admin_access: bool = False
+    share_id: str | None = None
+    """Set for a device that several claims share: this claim's share of it."""
+
+    @property
+    def base_request(self) -> str:
+        """The main request's name: the kubelet compares only that (facts: kubelet contract 2.8)."""
+        return self.request.split("/", 1)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One opaque configuration for one driver, in order of precedence: later wins."""
+
+    requests: tuple[str, ...]
+    """Empty means all of the claim's requests."""
+    driver: str
+    parameters: Any
+    from_class: bool
+
+    def covers(self, result: Result) -> bool:
+        """Whether it applies: a config for request `gpu` covers `gpu/sub` too (Case A3)."""
+        return not self.requests or result.request in self.requests or result.base_request in self.requests
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A ResourceClaim as the API server has it now."""
+
+    ref: ClaimRef
+    allocated: bool
+    results: tuple[Result, ...] = ()
+    """Of all drivers; see `results_of`."""
+    configs: tuple[Config, ...] = ()
+
+    def results_of(self, driver: str) -> tuple[Result, ...]:
+        """The devices of one driver: other drivers' results are none of our business (dra-driver-nvidia-gpu #1327)."""
+        return tuple(result for result in self.results if result.driver == driver)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDevice:
+    """What the kubelet is told of one prepared device."""
+
+    requests: tuple[str, ...]
+    """Base request names."""
+    pool: str
+    device: str
+    cdi_ids: tuple[str, ...]
+    """Fully qualified, `gpu.lanewise.dev/claim=<name>`."""
+    share_id: str | None = None
+
+
+def read_claim(obj: Mapping[str, Any]) -> Claim:
+    """A ResourceClaim (resource.k8s.io/v1, parsed JSON from the API server, which has validated it)."""
+    meta = obj["metadata"]
+    allocation = (obj.get("status") or {}).get("allocation")
+    devices = (allocation or {}).get("devices") or {}
+    return Claim(
+        ref=ClaimRef(meta["namespace"], meta["name"], meta["uid"]),
+        allocated=allocation is not None,
+        results=tuple(
+            Result(
+                request=result["request"],
+                driver=result["driver"],
+                pool=result["pool"],
+                device=result["device"],
+                admin_access=bool(result.get("adminAccess")),
+                share_id=result.get("shareID"),
+            )
+            for result in devices.get("results") or ()
+        ),
+        configs=tuple(
+            Config(
+                requests=tuple(config.get("requests") or ()),
+                driver=config["opaque"]["driver"],
+                parameters=config["opaque"].get("parameters"),
+                from_class=config.get("source") == "FromClass",
+            )
+            for config in devices.get("config") or ()
+            if "opaque" in config
+        ),
+    )

@@ -1,0 +1,81 @@
+"""The file operations that must survive a crash.
+
+All that the plugin keeps goes through here, so that tests can fill the disk or stop the process at any one operation.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Protocol
+
+TEMPORARY_SUFFIX = ".tmp"
+"""Of files not complete yet. CDI runtimes read `.json` and `.yaml` only, so they never see one."""
+
+
+class Disk(Protocol):
+    """What records and CDI files need of a file system. Every method raises OSError."""
+
+    def write(self, path: Path, content: bytes, *, mode: int = 0o600) -> None:
+        """Replace the file as a whole: a reader, or a machine that lost power, finds the old content or the new."""
+
+    def remove(self, path: Path) -> None:
+        """Remove the file durably; a file that is not there is removed already."""
+
+    def move(self, path: Path, to: Path) -> None:
+        """Rename durably, replacing `to`."""
+
+    def link(self, path: Path, target: str) -> None:
+        """Make a symbolic link; FileExistsError when `path` exists. Atomic between processes, so it serves as a claim on
+        a name; not durable, so it must be possible to derive it anew."""
+
+    def unlink(self, path: Path) -> None:
+        """Remove the link, or nothing."""
+
+
+class LocalDisk:
+    """The real one."""
+
+    def write(self, path: Path, content: bytes, *, mode: int = 0o600) -> None:
+        temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+            try:
+                os.fchmod(descriptor, mode)
+                view = memoryview(content)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+        _sync(path.parent)
+
+    def remove(self, path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+            _sync(path.parent)
+
+    def move(self, path: Path, to: Path) -> None:
+        path.replace(to)
+        _sync(to.parent)
+        if to.parent != path.parent:
+            _sync(path.parent)
+
+    def link(self, path: Path, target: str) -> None:
+        path.symlink_to(target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+
+def _sync(directory: Path) -> None:
+    """A rename is durable once its directory is."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
