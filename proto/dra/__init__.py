@@ -1,0 +1,1 @@
+"""What the kubelet asks of a DRA driver: prepare these claims, unprepare those."""

@@ -1,0 +1,1 @@
+"""DRAPlugin v1: kubelets since Kubernetes 1.34."""

@@ -1,0 +1,1 @@
+"""DRAPlugin v1beta1: kubelets since Kubernetes 1.32."""

@@ -1,0 +1,1 @@
+"""How a driver tells the kubelet which devices are well."""

@@ -1,0 +1,1 @@
+"""DRAResourceHealth v1: kubelets since Kubernetes 1.37."""

@@ -1,0 +1,1 @@
+"""How a plugin tells the kubelet that it is there."""
