@@ -15,7 +15,7 @@ DRIVER_NAME_MAX = 27
 """What leaves room for `/var/lib/kubelet/plugins_registry/<driver>-<pod uid>-reg.sock` in the 107 bytes of a socket path."""
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_GPU_NAME = re.compile(r"gpu-(?:([0-9a-f]{4,8})-)?([0-9a-f]{2})-([0-9a-f]{2})-([0-7])")
+_GPU_NAME = re.compile(r"gpu-(?:([0-9a-f]{4,8})-)?([0-9a-f]{2})-([01][0-9a-f])-([0-7])")
 
 
 def is_dns_label(text: str) -> bool:
@@ -62,9 +62,9 @@ def gpu_address(device_name: str) -> PciAddress | None:
     return address if gpu_device_name(address) == device_name else None
 
 
-def lease_name(node: str, instance: str) -> str:
-    """The Lease of one plugin instance: at most 253 characters of DNS subdomain, unique for the instance alone."""
-    return f"{instance}.{node}"[:253].rstrip(".-")
+def lease_name(instance: str) -> str:
+    """The Lease that one plugin instance renews, in the plugin's namespace; `spec.holderIdentity` is the node's name."""
+    return f"lanewise-node-{instance}"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,0 +1,28 @@
+"""The `lanewise` command: finds the subcommand and hands over."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from api import program
+from cli import discover, machine, version
+
+_SUBCOMMANDS = (discover, machine, version)
+"""Each module says its flags in `add(subparsers)` and names the function that runs it."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="lanewise", description="A Kubernetes DRA driver that knows where each GPU sits."
+    )
+    subparsers = top.add_subparsers(metavar="COMMAND", required=True)
+    for module in _SUBCOMMANDS:
+        module.add(subparsers)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code. 2: something that was given cannot be used, and stderr says what."""
+    chosen = parser().parse_args(sys.argv[1:] if arguments is None else arguments)
+    return program.run(lambda: int(chosen.run(chosen)))

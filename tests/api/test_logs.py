@@ -1,0 +1,45 @@
+"""How logs look."""
+
+import io
+import json
+
+import pytest
+import structlog
+
+from api import logs
+
+
+@pytest.fixture(autouse=True)
+def structlog_as_before():
+    """Other tests keep their configuration."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
+def test_json_lines_have_event_time_and_fields():
+    """One object a line, exceptions as data."""
+    stream = io.StringIO()
+    logs.configure("json", "info", stream=stream)
+    log = structlog.get_logger("test")
+    log.debug("not shown")
+    try:
+        {}["bäd"]
+    except KeyError:
+        log.exception("node not reconciled", node="node-a")
+    (line,) = stream.getvalue().splitlines()
+    entry = json.loads(line)
+    assert (entry["event"], entry["node"], entry["level"]) == ("node not reconciled", "node-a", "error")
+    assert entry["time"].endswith("Z")
+    assert entry["exception"][0]["exc_value"] == "'bäd'"
+    assert "bäd" in line
+
+
+def test_console_lines_are_for_people():
+    """Without colours where nobody sees them."""
+    stream = io.StringIO()
+    logs.configure("console", "debug", stream=stream)
+    structlog.get_logger("test").info("node reconciled", node="node-a")
+    assert "node reconciled" in stream.getvalue()
+    assert "node=node-a" in stream.getvalue()
+    assert "\x1b" not in stream.getvalue()
