@@ -1,0 +1,206 @@
+"""The CDI files of our claims on disk: one for each, and no other file is ever touched.
+
+/var/run is emptied by a reboot and the files with it, so nothing here is the truth: each file can be made anew from the
+claim's record (Case G1).
+"""
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from api.refusals import BadInput, Refused
+from kubeletplugin.cdi import naming
+from kubeletplugin.cdi.spec import Edits, Spec, encode, to_document
+from kubeletplugin.cdi.validate import Invalid, Problem, problems
+from kubeletplugin.disk import TEMPORARY_SUFFIX, Disk
+
+LEFTOVER_SECONDS = 60.0
+"""A temporary file younger than this may be one that another instance, in a rolling update, is writing now."""
+
+_FILE_MODE = 0o644
+_DIRECTORY_MODE = 0o755
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A file of our name that says nothing a runtime could use."""
+
+    path: Path
+    problem: str
+
+    @property
+    def what(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return (
+            "nothing need be done: it is written anew with the next prepare of its claim, and removed with its release"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CannotKeep:
+    """The file system refused a CDI file."""
+
+    path: Path
+    problem: str
+
+    @property
+    def what(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return "see that the CDI directory is writable for the plugin and has room; the kubelet tries again by itself"
+
+
+class CdiFiles:
+    """The files of one driver in one directory. Methods may be called from several threads, for one claim one at a time."""
+
+    def __init__(self, directory: Path, driver: str, disk: Disk) -> None:
+        """Refused (BadInput): a relative directory, or a driver name that is no CDI vendor. Touches no disk."""
+        if not directory.is_absolute():
+            raise Refused(BadInput("--cdi-dir", f"{str(directory)!r} is no absolute path", "use /var/run/cdi"))
+        self.directory = directory
+        self._driver = driver
+        self._kind = naming.kind(driver)
+        self._disk = disk
+        self._valid: Edits | None = None
+        """Common edits found valid by the last write: the same object for every claim, and the bulk of each file."""
+
+    def ensure_directory(self) -> None:
+        """Make the directory if it is missing. Refused (BadInput) when that cannot be, or when it cannot be written to."""
+        try:
+            _make_directory(self.directory)
+        except OSError as error:
+            problem = error.strerror or str(error)
+            raise Refused(BadInput(str(self.directory), problem, "give --cdi-dir a directory for CDI files")) from error
+        if not os.access(self.directory, os.W_OK | os.X_OK):
+            raise Refused(BadInput(str(self.directory), "not writable", "let the plugin write to it: run it as root"))
+
+    def path(self, uid: str) -> Path:
+        """Where the file of a claim is. Refused when the UID is no safe part of a file name."""
+        return self.directory / naming.file_name(self._driver, uid)
+
+    def write(self, uid: str, spec: Spec) -> bool:
+        """Write the claim's file; False when it is there already, byte for byte. Makes the directory when it is missing.
+
+        Raises Refused: the spec is invalid (Invalid), or the file system refused (CannotKeep).
+        """
+        path = self.path(uid)
+        document = to_document(spec)
+        faults = problems(
+            {field: value for field, value in document.items() if field != "containerEdits"}
+            if spec.edits is self._valid
+            else document
+        )
+        if spec.kind != self._kind:
+            faults = (*faults, Problem("kind", f"{spec.kind!r} in a file of {self._kind}"))
+        if faults:
+            raise Refused(
+                Invalid(f"the CDI file for claim {uid}", faults, "this is a fault of Lanewise; please report it")
+            )
+        self._valid = spec.edits
+        content = encode(document)
+        try:
+            if _is_there(path, content):
+                return False
+            _make_directory(self.directory)
+            self._disk.write(path, content, mode=_FILE_MODE)
+        except OSError as error:
+            raise Refused(CannotKeep(path, error.strerror or str(error))) from error
+        return True
+
+    def remove(self, uid: str) -> bool:
+        """Remove the claim's file; False when there is none of ours, which is no fault. Raises Refused (CannotKeep)."""
+        path = self.path(uid)
+        try:
+            if not path.is_symlink() and not path.exists():
+                return False
+            content = self.read(uid)
+            if content is None:
+                return False  # of another kind under our name: not made by us
+            self._disk.remove(path)
+        except OSError as error:
+            raise Refused(CannotKeep(path, error.strerror or str(error))) from error
+        return True
+
+    def read(self, uid: str) -> dict[str, Any] | Unreadable | None:
+        """What the claim's file says; None when there is none of ours. A file that no runtime would read is Unreadable."""
+        path = self.path(uid)
+        try:
+            document = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return Unreadable(path, error.strerror or str(error))
+        except ValueError as error:
+            return Unreadable(path, f"no JSON: {error}")
+        if isinstance(document, dict) and isinstance(document.get("kind"), str) and document["kind"] != self._kind:
+            return None
+        faults = problems(document)
+        if faults:
+            return Unreadable(path, "; ".join(map(str, faults)))
+        checked: dict[str, Any] = document
+        return checked
+
+    def uids(self) -> frozenset[str]:
+        """The claims with a file of ours, by name and kind. A missing directory has none. Raises Refused (CannotKeep)."""
+        return frozenset(uid for uid in self._named() if isinstance(self.read(uid), dict))
+
+    def unreadable(self) -> tuple[Unreadable, ...]:
+        """Files of our name that no runtime can read; `remove` removes them, `write` replaces them."""
+        read = (self.read(uid) for uid in sorted(self._named()))
+        return tuple(content for content in read if isinstance(content, Unreadable))
+
+    def sweep(self, now: float) -> tuple[Path, ...]:
+        """Remove what writes left behind that were cut off; returns what was removed. `now` in seconds since the epoch."""
+        prefix = naming.file_prefix(self._driver)
+        swept = []
+        for name in self._names():
+            if not (name.startswith(prefix) and name.endswith(TEMPORARY_SUFFIX)):
+                continue
+            path = self.directory / name
+            try:
+                if now - path.lstat().st_mtime >= LEFTOVER_SECONDS:
+                    self._disk.remove(path)
+                    swept.append(path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise Refused(CannotKeep(path, error.strerror or str(error))) from error
+        return tuple(swept)
+
+    def _named(self) -> Iterator[str]:
+        for name in self._names():
+            uid = naming.uid_of(self._driver, name)
+            if uid is not None:
+                yield uid
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(os.listdir(self.directory))  # noqa: PTH208  # names are wanted
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise Refused(CannotKeep(self.directory, error.strerror or str(error))) from error
+
+
+def _make_directory(directory: Path) -> None:
+    if not directory.is_dir():
+        directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        directory.chmod(_DIRECTORY_MODE)  # past the umask: a runtime need not run as our user
+
+
+def _is_there(path: Path, content: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            return stat.S_IMODE(mode) == _FILE_MODE and file.read(len(content) + 1) == content
+    except OSError:
+        return False  # whatever is the matter, writing it anew says so or heals it
