@@ -1,0 +1,59 @@
+"""Which API server to talk to, as read from the pod we run in or from a kubeconfig."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from api.kube.credentials import TokenFile
+from api.kube.kubeconfig import read
+from api.kube.server import Server
+from api.refusals import BadInput, Refused
+
+__all__ = ["TOKEN_DIR", "Server", "in_cluster", "load"]
+
+TOKEN_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def load(
+    kubeconfig: Path | None, env: Mapping[str, str], *, token_dir: Path = TOKEN_DIR, context: str | None = None
+) -> Server:
+    """The server to use: the given file, else $KUBECONFIG, else the cluster we run in, else ~/.kube/config.
+
+    What a person named goes before what the surroundings say. Raises Refused with the path and the remedy.
+    """
+    if kubeconfig is not None:
+        return read((kubeconfig,), context=context)
+    named = tuple(Path(part) for part in env.get("KUBECONFIG", "").split(":") if part)
+    if named:
+        return read(named, context=context)
+    if env.get("KUBERNETES_SERVICE_HOST"):
+        return in_cluster(env, token_dir=token_dir)
+    home = Path(env.get("HOME") or "/") / ".kube" / "config"
+    if home.exists():
+        return read((home,), context=context)
+    raise Refused(
+        BadInput(
+            "kubeconfig",
+            f"no cluster is named: no --kubeconfig, no KUBECONFIG, no {home}, and this is no pod",
+            "give --kubeconfig=FILE",
+        )
+    )
+
+
+def in_cluster(env: Mapping[str, str], *, token_dir: Path = TOKEN_DIR) -> Server:
+    """The server of the cluster whose pod we are. Source: Kubernetes docs, "Accessing the Kubernetes API from a Pod"."""
+    host, port = env["KUBERNETES_SERVICE_HOST"], env.get("KUBERNETES_SERVICE_PORT") or "443"
+    if not port.isdigit():
+        raise Refused(
+            BadInput("KUBERNETES_SERVICE_PORT", f"{port!r} is no port", "the kubelet sets it; do not set it by hand")
+        )
+    authority = token_dir / "ca.crt"
+    if not authority.is_file():
+        remedy = "run with automountServiceAccountToken: true, or give --kubeconfig=FILE"
+        raise Refused(BadInput(str(authority), "no certificate of the cluster's authority", remedy))
+    namespace = token_dir / "namespace"
+    return Server(
+        url=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        authority=authority,
+        tokens=TokenFile(token_dir / "token"),
+        namespace=(namespace.read_text(encoding="utf-8").strip() if namespace.is_file() else "") or "default",
+    )

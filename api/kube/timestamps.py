@@ -1,0 +1,13 @@
+"""How the API writes points in time."""
+
+from datetime import UTC, datetime
+
+
+def utc_now() -> datetime:
+    """Now, by the wall clock."""
+    return datetime.now(UTC)
+
+
+def micro_time(moment: datetime) -> str:
+    """A MicroTime as in Leases and Events: RFC 3339 with six digits of a second, in UTC."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
