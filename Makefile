@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url
 
-.PHONY: help test lint gen lock demo cluster cluster-down e2e bench clean
+.PHONY: help test lint gen gen-check lock demo cluster cluster-down e2e bench clean
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
@@ -25,6 +25,9 @@ lint: $(STAMP) ## style, types, import rules
 gen: $(STAMP) ## rewrite the generated modules
 	$(BIN)/python tools/gen.py
 
+gen-check: $(STAMP) ## fail when the generated modules are stale
+	$(BIN)/python tools/gen.py --check
+
 lock: $(STAMP) ## rewrite the locked dependencies from pyproject.toml
 	$(UV_COMPILE) pyproject.toml --extra node --extra controller --group dev -o requirements/dev.txt
 	$(UV_COMPILE) pyproject.toml --extra node -o requirements/node.txt
@@ -33,13 +36,15 @@ lock: $(STAMP) ## rewrite the locked dependencies from pyproject.toml
 demo: $(STAMP) ## the main job on a real Kubernetes on this machine (root and Go needed)
 	$(BIN)/python -m tests.cluster demo
 
-cluster: $(STAMP) ## a cluster to play with, Lanewise installed: make cluster MACHINE=examples/machines/hgx-h100.yaml
-	$(BIN)/python -m tests.cluster up $(if $(MACHINE),--machine $(MACHINE))
+MACHINE ?= examples/machines/hgx-h100.yaml
+cluster: $(STAMP) ## a cluster to play with, Lanewise on a simulated machine: make cluster MACHINE=examples/machines/dgx-a100.yaml
+	$(BIN)/python -m tests.cluster up --machine $(MACHINE)
 
 cluster-down: $(STAMP) ## stop it and forget it
 	$(BIN)/python -m tests.cluster down
 
 e2e: $(STAMP) ## the suite that needs the real cluster (root and Go needed)
+	$(BIN)/python -m tests.cluster build
 	$(BIN)/pytest -m cluster tests/e2e tests/contract $(PYTEST_ARGS)
 
 clean: ## remove the virtual environment and caches

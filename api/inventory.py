@@ -4,6 +4,7 @@
 manager of its own, so that an instance which goes takes only its own mark away. `status.conditions` are the controller's.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -80,6 +81,7 @@ def encode_spec(owner: Owner, machine: Machine) -> dict[str, Any]:
             "bootID": machine.boot_id,
             "simulated": machine.simulated,
             "driver": _without_none({"version": machine.driver.version, "cudaVersion": machine.driver.cuda_version}),
+            "summary": {"gpus": len(machine.gpus), "product": _products(machine)},
             "gpus": [_encode_gpu(gpu) for gpu in machine.gpus],
             "nics": [_encode_nic(nic) for nic in machine.nics],
             "leftOut": [{"what": item.what, "why": item.why} for item in machine.left_out],
@@ -135,6 +137,14 @@ def decode(obj: Mapping[str, Any]) -> Inventory:
         for entry in (obj.get("status") or {}).get("instances") or ()
     )
     return Inventory(name, machine, instances, owners[0]["uid"] if owners else None)
+
+
+def _products(machine: Machine) -> str:
+    """What kubectl shows: the product's name, or `2 x this, 1 x that` where there are several."""
+    names = Counter(gpu.product_name or "unknown" for gpu in machine.gpus)
+    if len(names) == 1:
+        return next(iter(names))
+    return ", ".join(f"{count} x {name}" for name, count in sorted(names.items()))[:1024]
 
 
 def _without_none(fields: dict[str, Any]) -> dict[str, Any]:

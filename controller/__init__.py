@@ -1,0 +1,1 @@
+"""Turns what the nodes report into ResourceSlices, and keeps them true."""

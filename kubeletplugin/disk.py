@@ -5,6 +5,7 @@ All that the plugin keeps goes through here, so that tests can fill the disk or 
 
 import contextlib
 import os
+import secrets
 from pathlib import Path
 from typing import Protocol
 
@@ -36,7 +37,7 @@ class LocalDisk:
     """The real one."""
 
     def write(self, path: Path, content: bytes, *, mode: int = 0o600) -> None:
-        temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
+        temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
             try:

@@ -1,0 +1,242 @@
+"""The node plugin put together: which part tells which, what starts first, and what ends last.
+
+Deciding is elsewhere; here are only the wires, and the two loops that keep looking: one at the kubelet's sockets, one at
+what the plugin keeps on disk.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from uuid import NAMESPACE_DNS, uuid5
+
+import structlog
+
+from api.claims import Claim, read_claim
+from api.hardware import LeftOut, Machine
+from api.kube.backoff import Backoff
+from api.kube.client import Client
+from api.kube.errors import KubeError, NotFound
+from api.kube.events import EventRecorder, Regarding
+from api.kube.paths import CLAIMS
+from api.names import ClaimRef, gpu_device_name, pool_name
+from api.refusals import Reason, Refused
+from kubeletplugin.cdi.builtin import Places
+from kubeletplugin.cdi.content import Content, choose
+from kubeletplugin.cdi.files import CdiFiles
+from kubeletplugin.cdi.roots import Root
+from kubeletplugin.cdi.simulated import SimulatedContent
+from kubeletplugin.claims.injection import ClaimInjection
+from kubeletplugin.claims.notices import Notice
+from kubeletplugin.claims.prepare import Claims
+from kubeletplugin.discovery import uevents
+from kubeletplugin.discovery.nvml import NvmlSource
+from kubeletplugin.discovery.rediscovery import Discovery
+from kubeletplugin.discovery.simulated import SimulatedSource
+from kubeletplugin.discovery.source import Source
+from kubeletplugin.discovery.sysfs import boot_id
+from kubeletplugin.disk import LocalDisk
+from kubeletplugin.report import Reporter
+from kubeletplugin.settings import Settings
+from kubeletplugin.sockets.paths import socket_paths
+from kubeletplugin.sockets.server import KubeletSockets
+
+SOCKET_CHECK_SECONDS = 5.0
+"""How often to see that the socket files still lead to us: nobody tells when they are removed."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Plugin:
+    """One instance of the node plugin. `start`, `stop` and the construction belong to one thread."""
+
+    def __init__(self, settings: Settings, client: Client, *, version: str) -> None:
+        """Raises Refused for settings that cannot work on this node. Nothing is touched yet but read."""
+        self._settings = settings
+        self._client = client
+        self._paths = socket_paths(
+            settings.driver, settings.registry_dir, settings.plugin_dir, pod_uid=settings.pod_uid
+        )
+        self._pool = pool_name(settings.node, settings.driver)
+        instance = settings.pod_uid or str(uuid5(NAMESPACE_DNS, settings.node))
+        self._events = EventRecorder(client, f"{settings.driver}/kubeletplugin", settings.node)
+        self._reporter = Reporter(
+            client,
+            node=settings.node,
+            namespace=settings.namespace,
+            instance=instance,
+            version=version,
+            clock=time.monotonic,
+            wall=lambda: datetime.now(UTC),
+            backoff=Backoff(),
+        )
+        self._discovery = Discovery(
+            _source(settings), self._found, on_trouble=self._not_found, period_seconds=settings.rediscover_seconds
+        )
+        disk, content = LocalDisk(), _content(settings)
+        files = CdiFiles(settings.cdi_dir, settings.driver, disk)
+        files.ensure_directory()
+        self._claims = Claims(
+            driver=settings.driver,
+            node=settings.node,
+            state_dir=settings.plugin_dir,
+            disk=disk,
+            cdi=ClaimInjection(settings.driver, files, lambda: content),
+            machine=lambda: self._discovery.current,
+            why_no_machine=self._why_no_machine,
+            fetch=self._fetch,
+            tell=self._tell,
+        )
+        self._sockets = KubeletSockets(self._paths, self._claims, self._devices, changed=self._registration_changed)
+        self._listener: uevents.Listener | None = None
+        self._news = threading.Condition()
+        self._changed = False
+        self._compare_now = threading.Event()
+        self._stopping = threading.Event()
+        self._threads = (
+            threading.Thread(target=self._keep_sockets, name="keep-sockets", daemon=True),
+            threading.Thread(target=self._keep_claims, name="keep-claims", daemon=True),
+        )
+
+    def start(self) -> None:
+        """Serve. Refused when a socket or directory cannot be used; then nothing is left running."""
+        # Holds and records agree before anybody asks; then the sockets, before all that may have to be waited for: claims
+        # of pods that end must be released though there is no driver and no API server.
+        _log.info("claims found", summary=self._claims.restore().sentence)
+        self._sockets.start()
+        self._events.start()
+        self._reporter.start()
+        self._discovery.start()
+        self._listener = self._listen()
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End in order; claims stay as they are, sockets and this instance's own marks go."""
+        self._stopping.set()
+        self._compare_now.set()
+        with self._news:
+            self._news.notify()
+        self._sockets.stop()
+        if self._listener is not None:
+            self._listener.stop()
+        self._discovery.stop()
+        for thread in self._threads:
+            thread.join()
+        self._reporter.stop()
+        self._events.stop()
+
+    def why_not_live(self) -> str | None:
+        """What is broken and only a restart mends; None when nothing is."""
+        return None if self._sockets.sockets_in_place() else "the kubelet's way to our sockets is cut"
+
+    def why_not_ready(self) -> str | None:
+        """What keeps new pods from getting GPUs here; None when nothing does."""
+        if self._discovery.current is None:
+            return self._why_no_machine()
+        if not self._sockets.registered():
+            return "the kubelet has not registered the plugin"
+        return self._reporter.last_error
+
+    def _why_no_machine(self) -> str:
+        why = self._discovery.why
+        return why.what if why is not None else "the hardware has not been looked at yet"
+
+    def _found(self, machine: Machine) -> None:
+        self._reporter.found(machine)
+        self._sockets.devices_changed()
+        self._compare_now.set()
+
+    def _not_found(self, reason: Reason | None) -> None:
+        """While no hardware was ever found, the inventory says why. Later, what was found stays: pods use it."""
+        if reason is not None and self._discovery.current is None:
+            why = LeftOut("driver", f"{reason.what}; {reason.remedy}")
+            self._reporter.found(Machine(boot_id=boot_id(self._settings.proc_root), left_out=(why,)))
+
+    def _devices(self) -> Iterator[tuple[str, str]]:
+        machine = self._discovery.current
+        for gpu in machine.gpus if machine else ():
+            yield self._pool, gpu_device_name(gpu.place.address)
+
+    def _fetch(self, ref: ClaimRef) -> Claim | None:
+        """The claim as it is now; None when there is none. Refused when the API server does not say."""
+        try:
+            return read_claim(self._client.get(CLAIMS.path(ref.namespace, ref.name)))
+        except NotFound:
+            return None
+        except KubeError as error:
+            raise Refused(error) from error
+
+    def _tell(self, ref: ClaimRef, reason: Reason) -> None:
+        self._events.warning(
+            Regarding(CLAIMS.api_version, CLAIMS.kind, ref.name, ref.namespace, ref.uid),
+            reason=type(reason).__name__ if isinstance(reason, Notice) else "PrepareRefused",
+            note=f"{reason.what}; {reason.remedy}",
+            action="Prepare",
+        )
+
+    def _listen(self) -> uevents.Listener | None:
+        if self._settings.machine is not None:
+            return None  # a file has no uevents
+        events = uevents.open_socket()
+        if events is None:
+            return None
+        listener = uevents.Listener(events, self._discovery.poke)
+        listener.start()
+        return listener
+
+    def _registration_changed(self) -> None:
+        with self._news:
+            self._changed = True
+            self._news.notify()
+
+    def _keep_sockets(self) -> None:
+        while not self._stopping.is_set():
+            self._reporter.registered(self._sockets.registered())
+            if not self._sockets.sockets_in_place():
+                self._open_again()
+            wait = min(SOCKET_CHECK_SECONDS, self._sockets.next_change() or SOCKET_CHECK_SECONDS)
+            with self._news:
+                self._news.wait_for(lambda: self._changed or self._stopping.is_set(), timeout=wait)
+                self._changed = False
+
+    def _open_again(self) -> None:
+        """Somebody removed our socket files, and the kubelet has forgotten us by that."""
+        _log.warning("sockets removed by somebody else", remedy="they are opened again")
+        self._sockets.stop()
+        try:
+            if not self._stopping.is_set():
+                self._sockets.start()
+        except Refused as refused:
+            _log.warning("sockets not opened", why=refused.reason.what, remedy=refused.reason.remedy)
+
+    def _keep_claims(self) -> None:
+        """At start, whenever the hardware changed (CDI files name it), and every now and then."""
+        while True:
+            self._recover()
+            self._compare_now.wait(self._settings.reconcile_seconds)
+            self._compare_now.clear()
+            if self._stopping.is_set():
+                return
+
+    def _recover(self) -> None:
+        try:
+            self._claims.recover()
+        except Exception:  # the thread must go on: the next pass may find the disk well again
+            _log.exception("claims not compared")
+
+
+def _source(settings: Settings) -> Source:
+    if settings.machine is not None:
+        return SimulatedSource(settings.machine, settings.machine_root, settings.node)
+    return NvmlSource(settings.driver_root, settings.sysfs_root, settings.proc_root)
+
+
+def _content(settings: Settings) -> Content:
+    driver = Root(settings.driver_root, settings.host_driver_root)
+    if settings.machine is not None:
+        made_up = driver if settings.driver_root.parts[1:] else None
+        return SimulatedContent(Root(settings.machine_root, settings.host_machine_root), made_up)
+    host = Root(settings.dev_root, settings.host_dev_root)
+    places = Places(driver=driver, dev=host, sys=settings.sysfs_root, host=host)
+    return choose(settings.cdi_mode, places)

@@ -1,0 +1,140 @@
+"""What the controller has seen."""
+
+import pytest
+
+from controller.conflicts import ForeignSlice
+from controller.signs import LeaseInfo
+from controller.state import NodeInfo, State
+from tests.support.gpus import an_instance, an_inventory
+
+
+@pytest.fixture
+def seen():
+    woken = []
+    state = State(woken.append, lambda: 50.0)
+    state.inventories_listed()
+    state.leases_listed()
+    return state, woken
+
+
+def a_slice(version=1, uid="s1"):
+    spec = {"driver": "gpu.lanewise.dev", "nodeName": "node-a", "pool": {"name": "node-a/gpu.lanewise.dev"}}
+    return {"metadata": {"name": uid, "uid": uid, "resourceVersion": str(version)}, "spec": spec}
+
+
+def wiped(state):
+    return state.facts("node-a").signs.wiped_at is not None
+
+
+def test_older_versions_do_not_replace_newer_ones(seen):
+    """Our own write is known before the watch shows it, and the watch is behind."""
+    state, _ = seen
+    state.written(a_slice(7))
+    state.slice_is(a_slice(5))
+    assert state.slices("node-a") == (a_slice(7),)
+
+
+def test_own_deletions_are_no_wipe(seen):
+    """Whichever comes first, the watch's event or the answer."""
+    state, _ = seen
+    for late in (True, False):
+        state.slice_is(a_slice(uid=f"s{late}"))
+        state.deleting(f"s{late}")
+        if late:
+            state.deleted(a_slice(uid=f"s{late}"))
+        state.slice_gone(a_slice(uid=f"s{late}"))
+        assert not wiped(state)
+    assert state.slices("node-a") == ()
+
+
+def test_a_late_answer_does_not_bring_a_deleted_slice_back(seen):
+    """Created, seen, wiped, and only then answered."""
+    state, _ = seen
+    state.slice_is(a_slice())
+    state.slice_gone(a_slice())
+    assert wiped(state)
+    state.written(a_slice())
+    assert state.slices("node-a") == ()
+
+
+def test_a_deletion_that_did_not_happen_is_somebody_elses_later(seen):
+    """A conflict: the slice is still there, and the kubelet's deletion afterwards counts."""
+    state, _ = seen
+    state.slice_is(a_slice())
+    state.deleting("s1")
+    state.not_deleted("s1")
+    state.slice_gone(a_slice())
+    assert wiped(state)
+
+
+def test_what_no_watch_has_shown_is_remembered(seen):
+    """So that it can be asked for."""
+    state, _ = seen
+    state.written(a_slice())
+    assert state.unseen("node-a", before=50.0) == ()
+    assert state.unseen("node-a", before=51.0) == (a_slice(),)
+    state.slice_is(a_slice())
+    assert state.unseen("node-a", before=51.0) == ()
+
+
+def test_a_node_that_looks_the_same_wakes_nobody(seen):
+    """Node status changes every few minutes."""
+    state, woken = seen
+    state.inventory_is(an_inventory())
+    woken.clear()
+    state.node_is(NodeInfo("node-a", "u", {"nvidia.com/gpu": "1"}))
+    state.node_is(NodeInfo("node-a", "u", {"nvidia.com/gpu": "1"}))
+    assert woken == ["node-a"]
+
+
+def test_nodes_without_gpus_wake_nobody(seen):
+    """Most nodes of a cluster: no inventory, nothing of ours, nothing to do."""
+    state, woken = seen
+    state.node_is(NodeInfo("node-b", "u"))
+    state.foreign_is("a", ForeignSlice("a", "d", "node-b", 1), None)
+    state.node_gone("node-b")
+    assert woken == []
+
+
+def test_foreign_slices_wake_their_nodes(seen):
+    """Those of no node concern all that have an inventory."""
+    state, woken = seen
+    state.inventory_is(an_inventory())
+    woken.clear()
+    here, nowhere = ForeignSlice("a", "d", "node-a", 1), ForeignSlice("b", "d", None, 1)
+    state.foreign_is("a", here, None)
+    state.foreign_is("b", nowhere, None)
+    assert woken == ["node-a", "node-a"]
+    assert set(state.facts("node-a").foreign) == {here, nowhere}
+    state.foreign_is("a", None, here)
+    assert state.facts("node-a").foreign == (nowhere,)
+
+
+def test_an_inventory_that_cannot_be_read_is_told(seen):
+    """And nothing of the older one is believed."""
+    state, _ = seen
+    state.inventory_is(an_inventory(version="1"))
+    bad = an_inventory(version="2")
+    bad["spec"]["gpus"][0]["pciAddress"] = "here"
+    state.inventory_is(bad)
+    facts = state.facts("node-a")
+    assert facts.inventory is None
+    assert "'here' is no PCI address" in facts.fault
+    state.inventory_is(an_inventory(version="3"))
+    assert state.facts("node-a").fault == ""
+
+
+def test_leases_of_gone_inventories_wake_nobody(seen):
+    """Instances come and go for ever; their names are forgotten."""
+    state, woken = seen
+    state.inventory_is(an_inventory(instances=(an_instance("i1"),), version="1"))
+    state.inventory_is(an_inventory(instances=(an_instance("i2"),), version="2"))
+    woken.clear()
+    state.lease_is(LeaseInfo("lease-i1", "1"))
+    assert woken == []
+    state.lease_is(LeaseInfo("lease-i2", "1"))
+    assert woken == ["node-a"]
+    state.inventory_gone("node-a")
+    woken.clear()
+    state.lease_is(LeaseInfo("lease-i2", "2"))
+    assert woken == []
