@@ -222,7 +222,7 @@ class Plugin:
     def _recover(self) -> None:
         try:
             self._claims.recover()
-        except Exception:  # the thread must go on: the next pass may find the disk well again
+        except Exception:  # noqa: BLE001  # logged; the thread must go on: the next pass may find the disk well again
             _log.exception("claims not compared")
 
 

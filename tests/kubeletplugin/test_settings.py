@@ -42,9 +42,7 @@ def test_missing_node_name_says_what_to_do() -> None:
     """The one required setting."""
     with pytest.raises(Refused) as caught:
         parse([], {})
-    assert str(caught.value) == (
-        "--node-name: not given (name this machine's Node object, by the flag or $NODE_NAME)"
-    )
+    assert str(caught.value) == ("--node-name: not given (name this machine's Node object, by the flag or $NODE_NAME)")
 
 
 @pytest.mark.parametrize(

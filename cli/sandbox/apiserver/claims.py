@@ -1,0 +1,259 @@
+"""ResourceClaims, their templates and DeviceClasses: what the API server fills in, and what it refuses.
+
+Source: `pkg/apis/resource/v1/defaults.go` and `validation/validation.go` of Kubernetes 1.37.2. CEL expressions are
+checked for length only: compiling them takes a real API server.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from cli.sandbox.apiserver import formats
+from cli.sandbox.apiserver.formats import items, unique
+from cli.sandbox.apiserver.quantity import canonical
+from cli.sandbox.apiserver.statuses import (
+    Cause,
+    forbidden_field,
+    invalid_value,
+    required,
+    too_long,
+    unsupported_value,
+)
+
+Names = Mapping[str, frozenset[str]]
+
+REQUESTS = CONSTRAINTS = CONFIGS = SELECTORS = 32
+SUBREQUESTS = 8
+RESULTS = 32
+RESERVATIONS = 256
+EXPRESSION_BYTES = PARAMETER_BYTES = 10 * 1024
+STATUS_CONDITIONS = 8
+
+_NO_SUCH_REQUEST = (
+    "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+)
+
+
+def fill_in(spec: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+    """Requests ask for exactly one device unless they say otherwise; quantities take their canonical form."""
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        exactly = [] if request.get("exactly") is None else [request["exactly"]]
+        for wish in (*exactly, *(request.get("firstAvailable") or ())):
+            wish.setdefault("allocationMode", "ExactCount")
+            if wish["allocationMode"] == "ExactCount":
+                wish["count"] = wish.get("count") or 1
+            for toleration in wish.get("tolerations") or ():
+                toleration.setdefault("operator", "Equal")
+            wanted = (wish.get("capacity") or {}).get("requests") or {}
+            wanted.update({name: canonical(amount) for name, amount in wanted.items()})
+    for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
+        consumed = result.get("consumedCapacity") or {}
+        consumed.update({name: canonical(amount) for name, amount in consumed.items()})
+
+
+def faults(obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[Cause]:
+    """Everything the API has against a claim; once it is stored, only that its spec changed."""
+    spec = obj.get("spec") or {}
+    if old is not None:
+        return [] if spec == old.get("spec") else [invalid_value("spec", None, "field is immutable")]
+    return _spec(spec, "spec")
+
+
+def template_faults(obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[Cause]:
+    """The same for a template."""
+    spec = obj.get("spec") or {}
+    if old is not None:
+        return [] if spec == old.get("spec") else [invalid_value("spec", None, "field is immutable")]
+    return _spec(spec.get("spec") or {}, "spec.spec")
+
+
+def class_faults(obj: Mapping[str, Any], _old: Mapping[str, Any] | None) -> list[Cause]:
+    """Everything the API has against a DeviceClass."""
+    spec = obj.get("spec") or {}
+    found = items(spec.get("selectors") or [], SELECTORS, _selector, "spec.selectors")
+    return found + items(spec.get("config") or [], CONFIGS, _opaque, "spec.config")
+
+
+def _request_names(spec: Mapping[str, Any]) -> Names:
+    requests = (spec.get("devices") or {}).get("requests") or ()
+    return {str(r.get("name")): frozenset(str(s.get("name")) for s in r.get("firstAvailable") or ()) for r in requests}
+
+
+def _spec(spec: Mapping[str, Any], at: str) -> list[Cause]:
+    names = _request_names(spec)
+    devices = spec.get("devices") or {}
+    found = unique(
+        devices.get("requests") or [],
+        REQUESTS,
+        _request,
+        lambda request: str(request.get("name")),
+        f"{at}.devices.requests",
+        shows_item=True,
+    )
+    found += items(
+        devices.get("constraints") or [],
+        CONSTRAINTS,
+        lambda constraint, here: _constraint(constraint, here, names),
+        f"{at}.devices.constraints",
+    )
+    return found + items(
+        devices.get("config") or [],
+        CONFIGS,
+        lambda config, here: _covered(config, here, names) + _opaque(config, here),
+        f"{at}.devices.config",
+    )
+
+
+def _request(request: Mapping[str, Any], at: str) -> list[Cause]:
+    found = formats.label(request.get("name"), f"{at}.name")
+    exactly, alternatives = request.get("exactly"), request.get("firstAvailable") or []
+    rule = "exactly one of `exactly` or `firstAvailable` is required"
+    if exactly is None and not alternatives:
+        found.append(required(at, rule))
+    elif exactly is not None and alternatives:
+        found.append(invalid_value(at, None, f"{rule}, but multiple fields are set"))
+    elif exactly is not None:
+        found += _wish(exactly, f"{at}.exactly")
+    else:
+        found += unique(
+            alternatives,
+            SUBREQUESTS,
+            lambda sub, here: formats.label(sub.get("name"), f"{here}.name") + _wish(sub, here),
+            lambda sub: str(sub.get("name")),
+            f"{at}.firstAvailable",
+        )
+    return found
+
+
+def _wish(wish: Mapping[str, Any], at: str) -> list[Cause]:
+    name = wish.get("deviceClassName")
+    here = f"{at}.deviceClassName"
+    found = formats.subdomain(name, here) if name else [required(here)]
+    found += items(wish.get("selectors") or [], SELECTORS, _selector, f"{at}.selectors")
+    mode, count = wish.get("allocationMode"), wish.get("count", 0)
+    if mode == "All" and count:
+        rule = "must not be specified when allocationMode is 'All'"
+        found.append(invalid_value(f"{at}.count", count, rule))
+    elif mode == "ExactCount" and count <= 0:
+        found.append(invalid_value(f"{at}.count", count, "must be greater than zero"))
+    elif mode not in ("All", "ExactCount"):
+        found.append(unsupported_value(f"{at}.allocationMode", mode, ("All", "ExactCount")))
+    for i, toleration in enumerate(wish.get("tolerations") or ()):
+        found += formats.toleration(toleration, f"{at}.tolerations[{i}]")
+    return found
+
+
+def _selector(selector: Mapping[str, Any], at: str) -> list[Cause]:
+    expression = (selector.get("cel") or {}).get("expression")
+    if not expression:
+        return [required(f"{at}.cel" if selector.get("cel") is None else f"{at}.cel.expression")]
+    over = formats.utf8_bytes(expression) > EXPRESSION_BYTES
+    return [too_long(f"{at}.cel.expression", EXPRESSION_BYTES)] if over else []
+
+
+def _constraint(constraint: Mapping[str, Any], at: str, names: Names) -> list[Cause]:
+    found = _covered(constraint, at, names)
+    for field in ("matchAttribute", "distinctAttribute"):
+        if constraint.get(field):
+            return found + formats.fully_qualified_name(constraint[field], f"{at}.{field}")
+    rule = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+    return [*found, required(at, rule)]
+
+
+def _covered(holder: Mapping[str, Any], at: str, names: Names) -> list[Cause]:
+    return unique(
+        holder.get("requests") or [], REQUESTS, lambda n, here: _reference(n, here, names), str, f"{at}.requests"
+    )
+
+
+def _reference(name: str, at: str, names: Names) -> list[Cause]:
+    main, slash, sub = name.partition("/")
+    known = main in names and (not slash or sub in names[main])
+    return [] if known else [invalid_value(at, name, _NO_SUCH_REQUEST)]
+
+
+def _opaque(config: Mapping[str, Any], at: str) -> list[Cause]:
+    opaque = config.get("opaque")
+    if opaque is None:
+        return [required(f"{at}.opaque")]
+    here = f"{at}.opaque.parameters"
+    driver = formats.driver(opaque.get("driver"), f"{at}.opaque.driver")
+    parameters = opaque.get("parameters")
+    if parameters is None:
+        return [required(here), *driver]
+    found = []
+    if formats.utf8_bytes(json.dumps(parameters, separators=(",", ":"), ensure_ascii=False)) > PARAMETER_BYTES:
+        found.append(too_long(here, PARAMETER_BYTES))
+    if not isinstance(parameters, Mapping):
+        found.append(invalid_value(here, "<value omitted>", "must be a valid JSON object"))
+    return found + driver
+
+
+def status_faults(obj: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
+    """Everything the API has against a new status of a claim."""
+    status, before = obj.get("status") or {}, old.get("status") or {}
+    names = _request_names(obj.get("spec") or {})
+    allocation = status.get("allocation")
+    found = unique(
+        status.get("reservedFor") or [], RESERVATIONS, _consumer, lambda c: str(c.get("uid")), "status.reservedFor"
+    )
+    if status.get("reservedFor") and allocation is None:
+        found.append(forbidden_field("status.reservedFor", "may not be specified when `allocated` is not set"))
+    results = ((allocation or {}).get("devices") or {}).get("results") or []
+    if before.get("allocation") is not None and allocation is not None:
+        if allocation != before["allocation"]:
+            found.append(invalid_value("status.allocation", None, "field cannot be modified once set"))
+    elif allocation is not None:
+        here = "status.allocation.devices.results"
+        found += items(results, RESULTS, lambda result, at: _result(result, at, names), here)
+    allocated = {_identity(result) for result in results}
+    return found + unique(
+        status.get("devices") or [],
+        RESULTS,
+        lambda device, at: _device_status(device, at, allocated),
+        _identity,
+        "status.devices",
+    )
+
+
+def without_stale_devices(obj: dict[str, Any]) -> None:
+    """Forget the status of devices that are allocated no more, as the server does when a claim is deallocated."""
+    status = obj.get("status") or {}
+    if not status.get("allocation"):
+        status.pop("devices", None)
+
+
+def _identity(device: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(device.get(name, "")) for name in ("driver", "pool", "device", "shareID"))
+
+
+def _consumer(consumer: Mapping[str, Any], at: str) -> list[Cause]:
+    return [required(f"{at}.{name}") for name in ("resource", "name", "uid") if not consumer.get(name)]
+
+
+def _result(result: Mapping[str, Any], at: str, names: Names) -> list[Cause]:
+    found = _reference(str(result.get("request", "")), f"{at}.request", names)
+    found += formats.label(result.get("device"), f"{at}.device")
+    found += formats.driver(result.get("driver"), f"{at}.driver")
+    return found + formats.pool_name(result.get("pool"), f"{at}.pool")
+
+
+def _device_status(device: Mapping[str, Any], at: str, allocated: set[tuple[str, ...]]) -> list[Cause]:
+    found = []
+    if _identity(device) not in allocated:
+        shown = dict(zip(("Driver", "Pool", "Device", "ShareID"), _identity(device), strict=True))
+        found.append(invalid_value(at, shown, "must be an allocated device in the claim"))
+    data = device.get("data")
+    if data is not None and not isinstance(data, Mapping):
+        found.append(invalid_value(f"{at}.data", data, "must be a valid JSON object"))
+    return found + items(device.get("conditions") or [], STATUS_CONDITIONS, _condition, f"{at}.conditions")
+
+
+def _condition(condition: Mapping[str, Any], at: str) -> list[Cause]:
+    return [
+        required(f"{at}.{name}")
+        for name in ("type", "status", "lastTransitionTime", "reason")
+        if not condition.get(name)
+    ]
