@@ -70,7 +70,22 @@ def owned_protos(root: Path) -> frozenset[Path]:
     )
 
 
-GENERATORS: tuple[Generator, ...] = (Generator("proto", generate_protos, owned_protos),)
+def generate_docs(root: Path) -> Mapping[Path, bytes]:
+    """The pages with blocks that the code fills in; see `tools/docs.py`."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    from tools import docs
+
+    try:
+        return docs.pages(root)
+    except docs.UnknownBlock as unknown:
+        raise Unusable(str(unknown)) from unknown
+
+
+GENERATORS: tuple[Generator, ...] = (
+    Generator("proto", generate_protos, owned_protos),
+    Generator("docs", generate_docs, lambda _: frozenset()),  # a page is written by people; only its blocks are ours
+)
 
 
 def stale(root: Path, generators: tuple[Generator, ...] = GENERATORS) -> dict[Path, tuple[bytes | None, bytes | None]]:
