@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+MACHINE ?= examples/machines/hgx-h100.yaml
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url
 
-.PHONY: help test lint gen gen-check lock demo cluster cluster-down e2e bench clean
+.PHONY: help test lint gen gen-check lock demo cluster cluster-down e2e clean
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
@@ -34,9 +35,8 @@ lock: $(STAMP) ## rewrite the locked dependencies from pyproject.toml
 	$(UV_COMPILE) pyproject.toml --extra controller -o requirements/controller.txt
 
 demo: $(STAMP) ## the main job on a real Kubernetes on this machine (root and Go needed)
-	$(BIN)/python -m tests.cluster demo
+	$(BIN)/python -m tests.cluster demo --machine $(MACHINE)
 
-MACHINE ?= examples/machines/hgx-h100.yaml
 cluster: $(STAMP) ## a cluster to play with, Lanewise on a simulated machine: make cluster MACHINE=examples/machines/dgx-a100.yaml
 	$(BIN)/python -m tests.cluster up --machine $(MACHINE)
 

@@ -1,4 +1,4 @@
-"""Builds, starts, shows and forgets the cluster to play with: `python -m tests.cluster build|up|status|down`."""
+"""Builds, starts, shows and forgets the cluster to play with: `python -m tests.cluster build|up|status|down|demo`."""
 
 import argparse
 import sys
@@ -44,6 +44,8 @@ def main(arguments: list[str]) -> int:
     commands.add_parser("build", help="build the programs, if they are not there yet")
     upper = commands.add_parser("up", help="start the cluster")
     upper.add_argument("--machine", type=Path, metavar="FILE", help="install Lanewise on this simulated machine")
+    shower = commands.add_parser("demo", help="show the main job on a cluster of its own, and leave nothing behind")
+    shower.add_argument("--machine", type=Path, metavar="FILE", required=True, help="simulate this machine")
     commands.add_parser("status", help="say what runs")
     commands.add_parser("down", help="end the cluster and forget it")
     chosen = parser.parse_args(arguments)
@@ -53,6 +55,10 @@ def main(arguments: list[str]) -> int:
                 print(f"the cluster's programs are in {build().built}")
             case "up":
                 up(chosen.machine)
+            case "demo":
+                from tests.cluster.demo import demo
+
+                demo(chosen.machine)
             case "status":
                 status()
             case "down":

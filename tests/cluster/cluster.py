@@ -88,11 +88,6 @@ class Cluster:
         return Path(self._programs["kubectl"])
 
     @property
-    def kubelet_dir(self) -> Path:
-        """What the node sees as `/var/lib/kubelet`."""
-        return self.layout.kubelet
-
-    @property
     def plugins_dir(self) -> Path:
         return self.layout.kubelet / "plugins"
 

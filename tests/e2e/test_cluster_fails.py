@@ -52,11 +52,29 @@ def test_controller_away_while_pods_come_and_go(site):
         site.running(each)
         site.delete(each)
     until("nothing is left", lambda: site.kept() == (set(), set(), {}))
+    said = len(site.controller.log)
     site.lanewise.start_controller()
-    until("the controller is there", lambda: "slices" in site.controller.log or site.controller.pid is not None)
+    until("the controller looked at the node", lambda: "node reconciled" in site.controller.log[said:])
     site.apply(claim("then"), pod("then", claims=["then"]))
     site.running("then")
     assert [(s["metadata"]["uid"], s["metadata"]["resourceVersion"]) for s in site.slices()] == slices
+
+
+def test_controller_away_while_plugin_and_kubelet_fail(site):
+    """The kubelet wipes the slices and nobody brings them back, but the running pod stays, ends and is released."""
+    site.apply(claim("outlasts"), pod("outlasts", claims=["outlasts"]))
+    site.running("outlasts")
+    before = container_id(site, "outlasts")
+    site.controller.kill()
+    site.plugin.kill()
+    site.lanewise.start_plugin()
+    site.cluster.restart_kubelet()
+    until("the kubelet wiped the slices", lambda: not site.slices(), 60)
+    assert container_id(site, "outlasts") == before
+    site.delete(pod("outlasts"))
+    until("it is released", lambda: site.kept() == (set(), set(), {}), 60)
+    site.lanewise.start_controller()
+    site.published(60)
 
 
 def test_api_server_restarted(site):

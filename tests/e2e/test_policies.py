@@ -82,7 +82,7 @@ def slice_of(driver: str, node: str = "localhost") -> dict:
 
 
 def test_plugin_cannot_write_another_nodes_inventory(plugin, other_node):
-    """Neither by apply, nor its status, nor by making one for a node that has none."""
+    """Case K1: neither by apply, nor its status, nor by making one for a node that has none."""
     for path, name in ((f"{INVENTORIES}/{other_node}", other_node), (f"{INVENTORIES}/node-c", "node-c")):
         with pytest.raises(REFUSED, match=f"the node plugin on localhost may not write the NodeInventory of {name}"):
             plugin.apply(path, inventory(name), field_manager="attacker", force=True)
