@@ -1,10 +1,13 @@
 """Kubernetes quantities: amounts such as 81559Mi, read exactly and written in the form that the API server keeps."""
 
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 
-_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
-_DECIMAL = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+BINARY: Mapping[str, int] = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+"""Powers of 1024."""
+DECIMAL: Mapping[str, int] = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+"""Powers of 1000."""
 _QUANTITY = re.compile(
     r"([+-]?)(\d+\.?\d*|\.\d+)(?:(Ki|Mi|Gi|Ti|Pi|Ei)|[eE]([+-]?\d{1,3})|([numkMGTPE]?))",
     re.ASCII,
@@ -18,11 +21,11 @@ def parse(text: str) -> Fraction:
         raise ValueError(f"{text!r} is no quantity; one looks like 80Gi, 1500m or 1e3")
     sign, digits, binary, exponent, decimal = match.groups()
     if binary is not None:
-        factor = Fraction(1024 ** _BINARY[binary])
+        factor = Fraction(1024 ** BINARY[binary])
     elif exponent is not None:
         factor = Fraction(10) ** int(exponent)
     else:
-        factor = Fraction(1000) ** _DECIMAL[decimal or ""]
+        factor = Fraction(1000) ** DECIMAL[decimal or ""]
     return Fraction(f"{sign}{digits.rstrip('.')}") * factor
 
 
@@ -34,7 +37,7 @@ def of_bytes(count: int) -> str:
     """
     if count < 0:
         raise ValueError(f"{count} bytes are no capacity")
-    base, suffixes = (1024, ("", *_BINARY)) if count % 1024 == 0 else (1000, ("", "k", "M", "G", "T", "P", "E"))
+    base, suffixes = (1024, ("", *BINARY)) if count % 1024 == 0 else (1000, ("", "k", "M", "G", "T", "P", "E"))
     power = 0
     while count and count % base == 0 and power < len(suffixes) - 1:
         count //= base

@@ -26,3 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code. 2: something that was given cannot be used, and stderr says what."""
     chosen = parser().parse_args(sys.argv[1:] if arguments is None else arguments)
     return program.run(lambda: int(chosen.run(chosen)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

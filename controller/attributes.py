@@ -22,11 +22,10 @@ NUMA_NODES = 1024
 
 @dataclass(slots=True)
 class Description:
-    """A GPU's attributes and capacity, and what could not be said of it."""
+    """A GPU's attributes and capacity."""
 
     attributes: dict[str, Value] = field(default_factory=dict)
     capacity: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
 
 
 def describe(gpu: Gpu, driver: Driver) -> Description:
@@ -67,9 +66,7 @@ def _put_version(said: Description, key: str, text: str | None) -> None:
     if not text:
         return
     version = normalise(text)
-    if version is None:
-        said.notes.append(f"{key} is not published: {text!r} begins with no number")
-    else:
+    if version is not None:
         said.attributes[key] = Version(version)
 
 

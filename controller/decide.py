@@ -9,7 +9,19 @@ from api.inventory import Inventory
 from api.names import API_GROUP
 from controller.conflicts import ForeignSlice, rival_of
 from controller.device import Taint
-from controller.liveness import Alive, Dead, Hold, NodeSigns, Publish, StayAway, TaintAll, Unsure, health_of, judge
+from controller.liveness import (
+    Alive,
+    Dead,
+    Hold,
+    NodeSigns,
+    Publish,
+    StayAway,
+    TaintAll,
+    Unsure,
+    Withdraw,
+    health_of,
+    judge,
+)
 from controller.pool import Pool
 from controller.slices import slices_of
 from controller.validate import faults_of_pool
@@ -89,13 +101,13 @@ def decide(facts: Facts, now: float, *, driver: str, stale_seconds: float, allow
                 health=health,
                 devices=len(devices),
             )
-        case StayAway(wiped=True):
+        case Withdraw():
             message = (
                 "the slices were deleted, as the kubelet does when it starts or has lost the plugin; "
                 "they come back with the plugin's next sign of life"
             )
             return Decision((), published=False, reason="Withdrawn", message=message, health=health)
-        case StayAway(why=why):
+        case StayAway(why):
             message = f"nothing is published: {WHY_DEAD[why]}"
             return Decision((), published=False, reason="NoLiveInstance", message=message, health=health)
         case Hold():

@@ -38,9 +38,6 @@ class NodeSigns:
 class Publish:
     """The slices should be there, without taint."""
 
-    look_again: float
-    """When the last Lease would be stale."""
-
 
 @dataclass(frozen=True, slots=True)
 class TaintAll:
@@ -52,21 +49,23 @@ class TaintAll:
 
 @dataclass(frozen=True, slots=True)
 class StayAway:
-    """There should be no slices."""
+    """There should be no slices, because nobody is alive."""
 
-    wiped: bool
-    """True: somebody deleted them, and nothing newer says that the plugin works."""
     why: str
+    """As in `TaintAll`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """There should be no slices: somebody deleted them, and nothing newer says that the plugin works."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
     """Leave everything as it is: it is not known yet who is alive."""
 
-    look_again: float
 
-
-Verdict = Publish | TaintAll | StayAway | Hold
+Verdict = Publish | TaintAll | StayAway | Withdraw | Hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +116,12 @@ def judge(node: NodeSigns, health: Alive | Unsure | Dead) -> Verdict:
     | one is registered, its Lease of unknown age  | hold         | hold    | away                                |
     | nobody                                       | taint        | away    | away                                |
     """
+    if node.wiped_at is not None and not (isinstance(health, Alive) and health.sign_at > node.wiped_at):
+        return Withdraw()
     match health:
-        case Alive(until, sign_at):
-            wiped = node.wiped_at is not None and sign_at <= node.wiped_at
-            return StayAway(wiped=True, why="wiped") if wiped else Publish(until)
-        case Unsure(until):
-            return Hold(until) if node.wiped_at is None else StayAway(wiped=True, why="wiped")
+        case Alive():
+            return Publish()
+        case Unsure():
+            return Hold()
         case Dead(why):
-            if node.wiped_at is None and node.slices_exist:
-                return TaintAll(why)
-            return StayAway(wiped=node.wiped_at is not None, why=why)
+            return TaintAll(why) if node.slices_exist else StayAway(why)

@@ -21,7 +21,7 @@ from controller.settings import Settings, parse
 
 LEASE = "lanewise-controller"
 
-log = structlog.get_logger(__name__)
+_log = structlog.get_logger(__name__)
 
 
 class Office:
@@ -42,11 +42,11 @@ class Office:
         controller, self._controller = self._controller, None
         if controller is not None:
             controller.stop()
-            log.info("controller stopped working", why=why)
+            _log.info("controller stopped working", why=why)
 
     def on_leader(self, identity: str) -> None:
         """Somebody leads."""
-        log.info("leader seen", leader=identity)
+        _log.info("leader seen", leader=identity)
 
     def why_not_ready(self) -> str | None:
         """A candidate that waits is ready: it does all that it should."""
@@ -89,9 +89,9 @@ def _main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         signal.signal(number, lambda *_: told.set())
     server = config.load(settings.kubeconfig, environment)
     with Client(server, user_agent=f"lanewise-controller/{VERSION}", pool_size=settings.workers + 2) as client:
-        log.info("controller started", version=VERSION, driver=settings.driver)
+        _log.info("controller started", version=VERSION, driver=settings.driver)
         serve(settings, client, told)
-    log.info("controller stopped")
+    _log.info("controller stopped")
     return 0
 
 

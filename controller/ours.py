@@ -17,7 +17,7 @@ class OwnSlices:
         self._clock = clock
         self._slices: dict[str, dict[str, Object]] = {}
         self._unseen: dict[str, float] = {}
-        self._deleted: dict[str, bool] = {}
+        self._deleted: dict[str, None] = {}
         self._wiped_at: dict[str, float] = {}
 
     def seen(self, obj: Object) -> bool:
@@ -31,17 +31,19 @@ class OwnSlices:
             self._unseen[obj["metadata"]["uid"]] = self._clock()
 
     def gone(self, obj: Object) -> None:
-        """A slice is no more: by our own doing, or else its node was wiped."""
+        """A slice is no more: by our own doing, or else its node was wiped. Once for each slice, however often it is told."""
         self._take(obj)
-        if not self._remember(obj["metadata"]["uid"], ours=False):
+        uid = obj["metadata"]["uid"]
+        if uid not in self._deleted:
+            self._remember(uid)
             self._wiped_at[node_of(obj)] = self._clock()
 
     def deleting(self, uid: str) -> None:
         """We are about to delete it: said before, because the watch may be faster than the answer."""
-        self._remember(uid, ours=True)
+        self._remember(uid)
 
     def not_deleted(self, uid: str) -> None:
-        """It did not come to that."""
+        """It did not come to that, as far as we know: the slice may change again, and somebody else may delete it."""
         self._deleted.pop(uid, None)
 
     def deleted(self, obj: Object) -> None:
@@ -85,13 +87,11 @@ class OwnSlices:
         if not slices:
             self._slices.pop(node, None)
 
-    def _remember(self, uid: str, *, ours: bool) -> bool:
-        """That a slice is gone, or about to; whether we had said before that we delete it."""
-        known = self._deleted.get(uid, False)
-        self._deleted[uid] = known or ours
+    def _remember(self, uid: str) -> None:
+        """That a slice is gone, or about to be."""
+        self._deleted[uid] = None
         while len(self._deleted) > DELETIONS:
             del self._deleted[next(iter(self._deleted))]
-        return known
 
 
 def node_of(obj: Object) -> str:

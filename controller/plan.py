@@ -12,6 +12,7 @@ from typing import Any
 
 from api import quantities
 from api.inventory import Owner
+from api.kube.paths import SLICES
 
 Object = dict[str, Any]
 
@@ -96,7 +97,7 @@ def plan(
     return tuple(writes)
 
 
-_TYPE = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
+_TYPE = {"apiVersion": SLICES.api_version, "kind": SLICES.kind}
 
 
 def generate_name(index: int, driver: str, node: str) -> str:

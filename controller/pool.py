@@ -22,8 +22,6 @@ class Pool:
     devices: tuple[Device, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     """Devices that are there and are not published."""
-    notes: tuple[LeftOut, ...] = ()
-    """Attributes that a published device lacks."""
 
 
 def devices_of(machine: Machine) -> Pool:
@@ -33,7 +31,6 @@ def devices_of(machine: Machine) -> Pool:
     addresses = Counter(gpu.place.address for gpu in gpus)
     devices: list[Device] = []
     left_out: list[LeftOut] = []
-    notes: list[LeftOut] = []
     for gpu in gpus:
         name = gpu_device_name(gpu.place.address)
         described = describe(gpu, machine.driver)
@@ -43,8 +40,7 @@ def devices_of(machine: Machine) -> Pool:
             left_out.append(LeftOut(name, "; ".join(reasons)))
         else:
             devices.append(device)
-            notes += [LeftOut(name, note) for note in described.notes]
-    return Pool(tuple(devices), tuple(left_out), tuple(notes))
+    return Pool(tuple(devices), tuple(left_out))
 
 
 def _why_not(gpu: Gpu, uuids: Counter[str], addresses: Counter[PciAddress]) -> Iterable[str]:

@@ -1,16 +1,18 @@
 """Making a node's slices what they should be, and telling of it."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Protocol
 
 import structlog
 
 from api.inventory import Owner, encode_instance, instance_manager
-from api.kube.errors import Conflict, Invalid, NotFound
+from api.kube.errors import Conflict, Invalid, KubeError, NotFound
 from api.kube.paths import LEASES, NODE_INVENTORIES, SLICES
+from api.timestamps import time_text, utc_now
 from controller.conditions import MANAGER, status_of
 from controller.decide import Decision, Facts, decide
 from controller.liveness import Alive
@@ -28,7 +30,7 @@ FORGET_SECONDS = 3600.0
 DEAF_SECONDS = 5.0
 """How soon to look again while the watch on Leases is down."""
 
-log = structlog.get_logger(__name__)
+_log = structlog.get_logger(__name__)
 
 
 class Api(Protocol):
@@ -50,7 +52,7 @@ class Listening:
     """How the watch on Leases is doing."""
 
     deaf: bool = False
-    restarts: int = 0
+    outages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Reconciler:
         *,
         listening: Callable[[], Listening] = Listening,
         clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._api = api
         self._state = state
@@ -102,7 +104,7 @@ class Reconciler:
         """Look at a node and write what is needed; nothing if nothing is. KubeError when the API server would not."""
         self._state.settle(node, settled=False)
         listening = self._listening()
-        self._state.listen(deaf=listening.deaf, restarts=listening.restarts)
+        self._state.listen(deaf=listening.deaf, outages=listening.outages)
         self._look_for_unseen(node)
         facts, decision, writes = self._decided(node)
         if decision.reason == "NoLiveInstance" and writes and decision.devices and self._heard_meanwhile(facts):
@@ -196,10 +198,12 @@ class Reconciler:
         try:
             self._api.delete(SLICES.path(name=write.name), uid=write.uid, resource_version=write.resource_version)
         except NotFound:
-            log.debug("slice gone already", node=node, slice=write.name)
-        except Conflict:
+            _log.debug("slice gone already", node=node, slice=write.name)
+        except KubeError as error:
+            # Also where the answer was lost: taken for somebody else's, the deletion costs a wait for the next sign of life.
             self._state.not_deleted(write.uid)
-            self._refresh(obj)
+            if isinstance(error, Conflict):
+                self._refresh(obj)
             raise
         self._state.deleted(obj)
 
@@ -221,7 +225,7 @@ class Reconciler:
             known.pop(index, None)
         else:
             if adopted.dropped and known.get(index) != adopted:
-                log.warning("fields dropped by the API server", node=node, index=index, fields=adopted.dropped)
+                _log.warning("fields dropped by the API server", node=node, index=index, fields=adopted.dropped)
             known[index] = adopted
         self._state.written(answer)
 
@@ -244,34 +248,37 @@ class Reconciler:
             slices=len(decision.slices or ()),
             left_out=len(facts.pool.left_out),
             dropped=_dropped(self._adopted.get(facts.node, {}).values()),
-            now=self._now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+            now=time_text(self._now()),
         )
         if status is not None:
             path = NODE_INVENTORIES.path(name=facts.node, subresource="status")
             try:
-                self._state.inventory_is(slim(self._api.apply(path, status, field_manager=MANAGER, force=True)))
+                self._state.inventory_written(slim(self._api.apply(path, status, field_manager=MANAGER, force=True)))
             except NotFound:
-                log.debug("inventory gone before its status was written", node=facts.node)
+                _log.debug("inventory gone before its status was written", node=facts.node)
 
     def _forget_the_dead(self, node: str) -> None:
         """Take away what instances that were killed left behind: they cannot, and nobody else would."""
         for entry in self._state.long_silent(node, self._clock() - FORGET_SECONDS):
             path = NODE_INVENTORIES.path(name=node, subresource="status")
             gone = encode_instance(node, None)
-            try:
-                self._state.inventory_is(
-                    slim(self._api.apply(path, gone, field_manager=instance_manager(entry.id), force=True))
-                )
+            # The Lease first: without the entry nobody would know of it any more.
+            with contextlib.suppress(NotFound):
                 self._api.delete(LEASES.path(self._settings.namespace, entry.lease))
+            try:
+                answer = self._api.apply(path, gone, field_manager=instance_manager(entry.id), force=True)
             except NotFound:
-                log.debug("marks gone already", node=node, instance=entry.id)
+                _log.debug("inventory gone before a dead instance was forgotten", node=node, instance=entry.id)
             else:
-                log.info("dead instance forgotten", node=node, instance=entry.id)
+                self._state.inventory_written(slim(answer))
+                _log.info("dead instance forgotten", node=node, instance=entry.id)
 
     def _say(self, outcome: Outcome, *, wrote: bool) -> None:
         if wrote or self._said.get(outcome.node) != outcome.text:
-            log.info("node reconciled", node=outcome.node, reason=outcome.reason, outcome=outcome.text)
+            _log.info("node reconciled", node=outcome.node, reason=outcome.reason, outcome=outcome.text)
         self._said[outcome.node] = outcome.text
+        if outcome.reason == "NoInventory":
+            del self._said[outcome.node]  # the node may never be heard of again
 
 
 def lease_info(obj: Mapping[str, Any]) -> LeaseInfo:

@@ -13,7 +13,7 @@ from controller.settings import Settings
 from controller.state import State
 from controller.watches import Watches
 
-log = structlog.get_logger(__name__)
+_log = structlog.get_logger(__name__)
 
 
 class Controller:
@@ -55,8 +55,9 @@ class Controller:
         return self._watches.why_not_synced()
 
     def _work(self) -> None:
-        while not self._stopping.is_set() and not self.wait_synced(0.2):
-            pass
+        while not self.wait_synced(0.2):
+            if self._stopping.is_set():
+                return
         while (node := self._queue.take()) is not None:
             self._queue.done(node, retry=not self._pass(node))
 
@@ -66,11 +67,11 @@ class Controller:
         except KubeError as error:
             self._complain(node, error)
             return False
-        except Exception:  # one node's surprise must not stop the others
-            log.exception("node not reconciled", node=node)
+        except Exception:  # noqa: BLE001  # one node's surprise must not stop the others
+            _log.exception("node not reconciled", node=node)
             return False
         if self._complained.pop(node, None):
-            log.info("node reconciled again", node=node)
+            _log.info("node reconciled again", node=node)
         if outcome.look_again is not None:
             # Just after, so that the comparison is not decided by rounding.
             self._queue.add_at(node, max(outcome.look_again, time.monotonic()) + 0.01)
@@ -80,4 +81,4 @@ class Controller:
         """Say what does not work when it begins, not at every try."""
         if self._complained.get(node) != error.what:
             self._complained[node] = error.what
-            log.warning("node not reconciled", node=node, err=error.what, remedy=error.remedy)
+            _log.warning("node not reconciled", node=node, why=error.what, remedy=error.remedy)

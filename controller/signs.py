@@ -39,7 +39,7 @@ class LifeSigns:
         self._first_seen: dict[str, float] = {}
         self._registered_at: dict[str, float] = {}
         self._deaf = False
-        self._restarts = 0
+        self._outages = 0
         self.leases_listed = False
         """From then on a new Lease is something that happens, not something found."""
         self.inventories_listed = False
@@ -80,13 +80,18 @@ class LifeSigns:
         """Whose Lease it is, None for one of which no inventory speaks."""
         return self._nodes.get(lease)
 
-    def listen(self, *, deaf: bool, restarts: int) -> None:
-        """How the watch on Leases is doing. What was missed meanwhile is not silence: all ages become unknown again."""
-        if deaf or self._deaf or restarts != self._restarts:
+    def listen(self, *, deaf: bool, outages: int) -> None:
+        """How the watch on Leases is doing. What was missed meanwhile is not silence: all ages become unknown again.
+
+        `outages` counts up; a smaller one is an older look, told late by another thread.
+        """
+        if outages < self._outages:
+            return
+        if deaf or self._deaf or outages > self._outages:
             now = self._clock()
             for heard in self._leases.values():
                 heard.at, heard.certain = now, False
-        self._deaf, self._restarts = deaf, restarts
+        self._deaf, self._outages = deaf, outages
 
     def of(self, instances: Iterable[Instance]) -> tuple[Signs, ...]:
         """What is known of each."""

@@ -72,17 +72,8 @@ class State:
             self._signs.leases_listed = True
 
     def inventory_is(self, obj: Object) -> None:
-        """A NodeInventory, as the reflector or the answer to our own write shows it. The newest version stays."""
-        name = str(obj["metadata"]["name"])
-        with self._lock:
-            old = self._reported.get(name)
-            same = old is not None and old.obj["metadata"].get("uid") == obj["metadata"].get("uid")
-            if old is not None and same and not newer(obj, old.obj):
-                return
-            reported = _read(obj, old)
-            self._signs.instances_are(name, old.instances if old else (), reported.instances)
-            self._reported[name] = reported
-        self._wake(name)
+        """A NodeInventory, as the reflector shows it. The newest version stays."""
+        self._inventory_is(obj, answered=False)
 
     def inventory_gone(self, name: str) -> None:
         """A NodeInventory was deleted."""
@@ -159,6 +150,10 @@ class State:
 
     # What the reconciler tells.
 
+    def inventory_written(self, obj: Object) -> None:
+        """A NodeInventory as the server answered our write; nothing of one that is gone by now."""
+        self._inventory_is(obj, answered=True)
+
     def written(self, obj: Object) -> None:
         """A slice of ours as the server answered our write."""
         with self._lock:
@@ -170,7 +165,7 @@ class State:
             self._ours.deleting(uid)
 
     def not_deleted(self, uid: str) -> None:
-        """It did not come to that."""
+        """It did not come to that, as far as we know."""
         with self._lock:
             self._ours.not_deleted(uid)
 
@@ -189,10 +184,10 @@ class State:
         with self._lock:
             (self._settled.add if settled else self._settled.discard)(node)
 
-    def listen(self, *, deaf: bool, restarts: int) -> None:
+    def listen(self, *, deaf: bool, outages: int) -> None:
         """How the watch on Leases is doing; see `LifeSigns.listen`."""
         with self._lock:
-            self._signs.listen(deaf=deaf, restarts=restarts)
+            self._signs.listen(deaf=deaf, outages=outages)
 
     # What the reconciler asks.
 
@@ -236,6 +231,18 @@ class State:
         with self._lock:
             reported = self._reported.get(node)
             return reported.obj if reported else None
+
+    def _inventory_is(self, obj: Object, *, answered: bool) -> None:
+        name = str(obj["metadata"]["name"])
+        with self._lock:
+            old = self._reported.get(name)
+            same = old is not None and old.obj["metadata"].get("uid") == obj["metadata"].get("uid")
+            if (answered and not same) or (old is not None and same and not newer(obj, old.obj)):
+                return
+            reported = _read(obj, old)
+            self._signs.instances_are(name, old.instances if old else (), reported.instances)
+            self._reported[name] = reported
+        self._wake(name)
 
     def _concerns(self, node: str) -> bool:
         """Whether there is anything to do for it: most nodes of a cluster may have no GPU."""

@@ -64,7 +64,7 @@ class Watches:
     def listening(self) -> Listening:
         """How the watch on Leases is doing."""
         state = self.leases.state
-        return Listening(deaf=bool(state.last_error), restarts=state.restarts)
+        return Listening(deaf=bool(state.last_error), outages=state.outages)
 
     def _inventory(self, old: Object | None, new: Object | None) -> None:
         if new is not None:

@@ -15,6 +15,7 @@ from api.probes import ProbeServer
 from api.program import run
 from api.refusals import Refused
 from api.version import VERSION
+from kubeletplugin.discovery.simulated import SimulatedSource
 from kubeletplugin.plugin import Plugin
 from kubeletplugin.settings import Settings, parse
 from kubeletplugin.sockets.paths import socket_paths
@@ -51,6 +52,9 @@ def _serve(settings: Settings, environment: Mapping[str, str]) -> int:
     told = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: told.set())
+    if settings.machine is not None:
+        # A file or root that cannot be used is said at once. One that breaks later is said in the inventory: pods use it.
+        SimulatedSource(settings.machine, settings.machine_root, settings.node).discover()
     server = load(settings.kubeconfig, environment)
     with Client(server, user_agent=f"lanewise-kubeletplugin/{VERSION}", pool_size=8) as client:
         plugin = Plugin(settings, client, version=VERSION)

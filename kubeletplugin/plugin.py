@@ -7,7 +7,6 @@ what the plugin keeps on disk.
 import threading
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from uuid import NAMESPACE_DNS, uuid5
 
 import structlog
@@ -21,6 +20,7 @@ from api.kube.events import EventRecorder, Regarding
 from api.kube.paths import CLAIMS
 from api.names import ClaimRef, gpu_device_name, pool_name
 from api.refusals import Reason, Refused
+from api.timestamps import utc_now
 from kubeletplugin.cdi.builtin import Places
 from kubeletplugin.cdi.content import Content, choose
 from kubeletplugin.cdi.files import CdiFiles
@@ -43,6 +43,9 @@ from kubeletplugin.sockets.server import KubeletSockets
 
 SOCKET_CHECK_SECONDS = 5.0
 """How often to see that the socket files still lead to us: nobody tells when they are removed."""
+
+CLAIMS_SECONDS = 5.0
+"""How long a stop waits for a comparison of claims. It may be cut off anywhere: what it leaves, the next start mends."""
 
 _log = structlog.get_logger(__name__)
 
@@ -67,7 +70,7 @@ class Plugin:
             instance=instance,
             version=version,
             clock=time.monotonic,
-            wall=lambda: datetime.now(UTC),
+            wall=utc_now,
             backoff=Backoff(),
         )
         self._discovery = Discovery(
@@ -93,10 +96,8 @@ class Plugin:
         self._changed = False
         self._compare_now = threading.Event()
         self._stopping = threading.Event()
-        self._threads = (
-            threading.Thread(target=self._keep_sockets, name="keep-sockets", daemon=True),
-            threading.Thread(target=self._keep_claims, name="keep-claims", daemon=True),
-        )
+        self._socket_keeper = threading.Thread(target=self._keep_sockets, name="keep-sockets", daemon=True)
+        self._claim_keeper = threading.Thread(target=self._keep_claims, name="keep-claims", daemon=True)
 
     def start(self) -> None:
         """Serve. Refused when a socket or directory cannot be used; then nothing is left running."""
@@ -108,8 +109,8 @@ class Plugin:
         self._reporter.start()
         self._discovery.start()
         self._listener = self._listen()
-        for thread in self._threads:
-            thread.start()
+        self._socket_keeper.start()
+        self._claim_keeper.start()
 
     def stop(self) -> None:
         """End in order; claims stay as they are, sockets and this instance's own marks go."""
@@ -117,14 +118,16 @@ class Plugin:
         self._compare_now.set()
         with self._news:
             self._news.notify()
+        # Its keeper first: it could open them again.
+        self._socket_keeper.join()
         self._sockets.stop()
+        # Then what others see of us, because a driver that hangs, or an API server that is away, may keep the rest from ending.
+        self._reporter.stop()
         if self._listener is not None:
             self._listener.stop()
-        self._discovery.stop()
-        for thread in self._threads:
-            thread.join()
-        self._reporter.stop()
+        self._claim_keeper.join(CLAIMS_SECONDS)
         self._events.stop()
+        self._discovery.stop()
 
     def why_not_live(self) -> str | None:
         """What is broken and only a restart mends; None when nothing is."""
@@ -192,21 +195,29 @@ class Plugin:
 
     def _keep_sockets(self) -> None:
         while not self._stopping.is_set():
-            self._reporter.registered(self._sockets.registered())
-            if not self._sockets.sockets_in_place():
-                self._open_again()
-            wait = min(SOCKET_CHECK_SECONDS, self._sockets.next_change() or SOCKET_CHECK_SECONDS)
+            wait = self._look_at_sockets()
             with self._news:
                 self._news.wait_for(lambda: self._changed or self._stopping.is_set(), timeout=wait)
                 self._changed = False
+
+    def _look_at_sockets(self) -> float:
+        """Report whether the kubelet holds on to us, and mend what is gone; the seconds until the next look."""
+        try:
+            self._reporter.registered(self._sockets.registered())
+            if not self._sockets.sockets_in_place():
+                self._open_again()
+            next_change = self._sockets.next_change()
+        except Exception:  # noqa: BLE001  # logged; the thread must go on: nobody else would open the sockets again
+            _log.exception("sockets not looked at")
+            return SOCKET_CHECK_SECONDS
+        return SOCKET_CHECK_SECONDS if next_change is None else min(SOCKET_CHECK_SECONDS, next_change)
 
     def _open_again(self) -> None:
         """Somebody removed our socket files, and the kubelet has forgotten us by that."""
         _log.warning("sockets removed by somebody else", remedy="they are opened again")
         self._sockets.stop()
         try:
-            if not self._stopping.is_set():
-                self._sockets.start()
+            self._sockets.start()
         except Refused as refused:
             _log.warning("sockets not opened", why=refused.reason.what, remedy=refused.reason.remedy)
 

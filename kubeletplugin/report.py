@@ -5,10 +5,11 @@ holds on to it), and this instance's Lease (that it is alive). Written by server
 request whether the object is there or not. Nothing is read but the Node, once; nothing is polled.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Protocol
 
 import structlog
@@ -23,9 +24,10 @@ from api.inventory import (
     instance_manager,
 )
 from api.kube.backoff import Backoff
-from api.kube.errors import KubeError
+from api.kube.errors import KubeError, NotFound
 from api.kube.paths import LEASES, NODE_INVENTORIES, NODES
 from api.names import lease_name
+from api.timestamps import micro_time, time_text
 
 LEASE_SECONDS = 40
 """After this long without a renewal the controller takes the instance for silent (design section 1)."""
@@ -97,13 +99,13 @@ class Reporter:
         """Report whether the kubelet holds on to this instance; said at once, with a renewal as a sign of life."""
         with self._news:
             if registered != self._instance.registered or not self._instance.registered_at:
-                self._instance = replace(self._instance, registered=registered, registered_at=_rfc3339(self._wall()))
+                self._instance = replace(self._instance, registered=registered, registered_at=time_text(self._wall()))
                 self._sign_of_life = True
                 self._news.notify()
 
     def start(self) -> None:
         """Begin, in a thread."""
-        self._instance = replace(self._instance, started_at=_rfc3339(self._wall()))
+        self._instance = replace(self._instance, started_at=time_text(self._wall()))
         self._thread.start()
 
     def stop(self) -> None:
@@ -116,7 +118,8 @@ class Reporter:
             self._thread.join(timeout=15)
         try:
             if self._written.instance is not None:
-                self._apply_instance(None)
+                with contextlib.suppress(NotFound):  # gone with its inventory
+                    self._apply_instance(None)
             if self._written.lease_uid is not None:
                 self._cluster.delete(self._lease_path)
         except KubeError as error:
@@ -135,10 +138,11 @@ class Reporter:
         try:
             self._renew_if_due()
             self._apply_if_changed()
-        except KubeError as error:
-            if str(error) != self.last_error:
-                _log.warning("report delayed", why=str(error))
-            self.last_error = str(error)
+        except Exception as error:  # noqa: BLE001  # the edge of a step: a thread that dies would look like a dead node
+            why = error.what if isinstance(error, KubeError) else f"{type(error).__name__}: {error}"
+            if why != self.last_error:
+                _log.warning("report delayed", why=why)
+            self.last_error = why
             pause = self._backoff.delay_seconds()
             self._not_before = self._clock() + pause
             return pause
@@ -160,12 +164,20 @@ class Reporter:
             if not self._sign_of_life and now < self._written.renewed + RENEW_SECONDS:
                 return
             self._sign_of_life = False
+        try:
+            self._renew(now)
+        except BaseException:
+            with self._news:
+                self._sign_of_life = True  # still to be given
+            raise
+
+    def _renew(self, now: float) -> None:
         owner = self._written.owner or self._read_owner()
         lease = self._cluster.apply(
             self._lease_path,
             {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
+                "apiVersion": LEASES.api_version,
+                "kind": LEASES.kind,
                 "metadata": {
                     "name": self._instance.lease,
                     "namespace": self._namespace,
@@ -174,7 +186,7 @@ class Reporter:
                 "spec": {
                     "holderIdentity": self._node,
                     "leaseDurationSeconds": LEASE_SECONDS,
-                    "renewTime": self._wall().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+                    "renewTime": micro_time(self._wall()),
                 },
             },
             field_manager=INVENTORY_MANAGER,
@@ -186,8 +198,9 @@ class Reporter:
             _log.info("lease made anew", lease=self._instance.lease)
             owner = self._read_owner()
             self._written = Written()
-            with self._news:
-                self._sign_of_life = owner.uid != lease["metadata"]["ownerReferences"][0]["uid"]
+            if owner.uid != lease["metadata"]["ownerReferences"][0]["uid"]:
+                with self._news:
+                    self._sign_of_life = True
         self._written = replace(self._written, owner=owner, lease_uid=uid, renewed=now)
 
     def _apply_if_changed(self) -> None:
@@ -208,7 +221,11 @@ class Reporter:
                 _log.info("inventory reported", gpus=len(machine.gpus), nics=len(machine.nics))
             self._written = replace(self._written, machine=machine, repeated=now, instance=None)
         if instance != self._written.instance:
-            self._apply_instance(instance)
+            try:
+                self._apply_instance(instance)
+            except NotFound:
+                self._written = Written()  # the inventory was deleted, most likely with its Node: begin anew
+                raise
             self._written = replace(self._written, instance=instance)
 
     def _apply_instance(self, instance: Instance | None) -> None:
@@ -225,7 +242,3 @@ class Reporter:
     @property
     def _lease_path(self) -> str:
         return LEASES.path(self._namespace, self._instance.lease)
-
-
-def _rfc3339(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -48,7 +48,8 @@ T = TypeVar("T")
 PAGE_SIZE = 500
 """What kubectl and client-go ask for in one page."""
 SILENCE_SECONDS = 90.0
-"""How long a watch may say nothing: bookmarks come about every minute (apiserver, cacher)."""
+"""How long a watch may say nothing. Bookmarks come about every minute (apiserver, cacher), but only once something has
+happened since the watch began, so silence for longer is either a dead connection or a quiet cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,19 +164,15 @@ class Client:
 
     # Writing.
 
-    def create(
-        self, path: str, obj: Object, *, query: Query | None = None, timeout_seconds: float | None = None
-    ) -> Object:
+    def create(self, path: str, obj: Object, *, timeout_seconds: float | None = None) -> Object:
         """Make a new object in the collection at `path`. AlreadyExists if it is there."""
-        return self._call("POST", path, query, obj, timeout_seconds=timeout_seconds)
+        return self._call("POST", path, None, obj, timeout_seconds=timeout_seconds)
 
-    def replace(
-        self, path: str, obj: Object, *, query: Query | None = None, timeout_seconds: float | None = None
-    ) -> Object:
+    def replace(self, path: str, obj: Object, *, timeout_seconds: float | None = None) -> Object:
         """Write the whole object. Conflict if its resourceVersion is not the stored one."""
         versioned = bool(obj.get("metadata", {}).get("resourceVersion"))
         # Without a version the repeat could undo what somebody wrote in between.
-        return self._call("PUT", path, query, obj, timeout_seconds=timeout_seconds, repeatable=versioned)
+        return self._call("PUT", path, None, obj, timeout_seconds=timeout_seconds, repeatable=versioned)
 
     def delete(self, path: str, *, uid: str | None = None, resource_version: str | None = None) -> Object:
         """Delete an object, only if it still is the one meant. Conflict if it is not, NotFound if there is none.
@@ -189,11 +186,9 @@ class Client:
             options["preconditions"] = preconditions
         return self._call("DELETE", path, None, options, repeatable=True)
 
-    def merge_patch(
-        self, path: str, patch: Object, *, query: Query | None = None, timeout_seconds: float | None = None
-    ) -> Object:
+    def merge_patch(self, path: str, patch: Object) -> Object:
         """Change the given fields (RFC 7396) of an object or, by its path, of a subresource such as status."""
-        return self._call("PATCH", path, query, patch, content_type=MERGE_PATCH, timeout_seconds=timeout_seconds)
+        return self._call("PATCH", path, None, patch, content_type=MERGE_PATCH)
 
     def apply(self, path: str, obj: Object, *, field_manager: str, force: bool = False) -> Object:
         """Server-side apply: own the given fields, create the object if need be. Conflict if others own them, unless forced."""

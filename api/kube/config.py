@@ -13,23 +13,21 @@ __all__ = ["TOKEN_DIR", "Server", "in_cluster", "load"]
 TOKEN_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-def load(
-    kubeconfig: Path | None, env: Mapping[str, str], *, token_dir: Path = TOKEN_DIR, context: str | None = None
-) -> Server:
+def load(kubeconfig: Path | None, env: Mapping[str, str], *, token_dir: Path = TOKEN_DIR) -> Server:
     """The server to use: the given file, else $KUBECONFIG, else the cluster we run in, else ~/.kube/config.
 
     What a person named goes before what the surroundings say. Raises Refused with the path and the remedy.
     """
     if kubeconfig is not None:
-        return read((kubeconfig,), context=context)
+        return read((kubeconfig,))
     named = tuple(Path(part) for part in env.get("KUBECONFIG", "").split(":") if part)
     if named:
-        return read(named, context=context)
+        return read(named)
     if env.get("KUBERNETES_SERVICE_HOST"):
         return in_cluster(env, token_dir=token_dir)
     home = Path(env.get("HOME") or "/") / ".kube" / "config"
     if home.exists():
-        return read((home,), context=context)
+        return read((home,))
     raise Refused(
         BadInput(
             "kubeconfig",
@@ -42,7 +40,7 @@ def load(
 def in_cluster(env: Mapping[str, str], *, token_dir: Path = TOKEN_DIR) -> Server:
     """The server of the cluster whose pod we are. Source: Kubernetes docs, "Accessing the Kubernetes API from a Pod"."""
     host, port = env["KUBERNETES_SERVICE_HOST"], env.get("KUBERNETES_SERVICE_PORT") or "443"
-    if not port.isdigit():
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise Refused(
             BadInput("KUBERNETES_SERVICE_PORT", f"{port!r} is no port", "the kubelet sets it; do not set it by hand")
         )
@@ -55,5 +53,6 @@ def in_cluster(env: Mapping[str, str], *, token_dir: Path = TOKEN_DIR) -> Server
         url=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
         authority=authority,
         tokens=TokenFile(token_dir / "token"),
-        namespace=(namespace.read_text(encoding="utf-8").strip() if namespace.is_file() else "") or "default",
+        namespace=(namespace.read_text(encoding="utf-8", errors="replace").strip() if namespace.is_file() else "")
+        or "default",
     )

@@ -51,7 +51,7 @@ def hang_up(line: socket.socket) -> None:
         socket.socket.shutdown(line, socket.SHUT_RDWR)
 
 
-class _PlainLine(HTTPConnection):
+class _Line(HTTPConnection):
     def __init__(self, *args: Any, lines: Lines, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.lines = lines
@@ -64,17 +64,9 @@ class _PlainLine(HTTPConnection):
         self.line = _checked(self.sock, self.lines)
 
 
-class _TlsLine(HTTPSConnection):
-    def __init__(self, *args: Any, lines: Lines, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.lines = lines
-        self.line: socket.socket | None = None
-
+class _TlsLine(_Line, HTTPSConnection):
     def connect(self) -> None:
-        self.line = None
-        self.lines.add(self)
         super().connect()
-        self.line = _checked(self.sock, self.lines)
         # Unverified only where the kubeconfig asks for it; urllib3 would warn of it at each connection.
         self.is_verified = True
 
@@ -87,7 +79,7 @@ def _checked(line: socket.socket, lines: Lines) -> socket.socket:
 
 
 class _PlainPool(HTTPConnectionPool):
-    ConnectionCls = _PlainLine
+    ConnectionCls = _Line
 
 
 class _TlsPool(HTTPSConnectionPool):

@@ -14,7 +14,7 @@ REREAD_SECONDS = 60.0
 """How old a token read from a file may get. The kubelet rotates its projected tokens at 80 % of their life, and the old one
 stays valid meanwhile (Kubernetes docs, "Launch a Pod using service account token projection")."""
 
-log = structlog.get_logger(__name__)
+_log = structlog.get_logger(__name__)
 
 
 class TokenSource(Protocol):
@@ -25,6 +25,11 @@ class TokenSource(Protocol):
 
     def expire(self) -> None:
         """The server did not take it: look again at the next call of `token`."""
+
+
+def is_sendable(token: str) -> bool:
+    """Whether a token can stand in a header at all: visible ASCII, in one line (RFC 6750 allows less still)."""
+    return all("!" <= letter <= "~" for letter in token)
 
 
 class FixedToken:
@@ -60,7 +65,7 @@ class TokenFile:
                 try:
                     self._text = self._read()
                 except Refused as refused:
-                    log.warning("token file could not be read again", path=str(self._path), err=refused.reason.what)
+                    _log.warning("token file could not be read again", path=str(self._path), why=refused.reason.what)
             return self._text
 
     def expire(self) -> None:
@@ -75,6 +80,8 @@ class TokenFile:
             raise Refused(BadInput(str(self._path), f"the token cannot be read: {problem}", _REMEDY)) from error
         if not text:
             raise Refused(BadInput(str(self._path), "the token file is empty", _REMEDY))
+        if not is_sendable(text):
+            raise Refused(BadInput(str(self._path), "the token cannot be read: holds no token", _REMEDY))
         return text
 
 

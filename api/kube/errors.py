@@ -95,9 +95,22 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """404: no such object, or no such kind."""
+    """404: no such object."""
 
-    remedy = "if the kind is missing, install its CRD or turn on its API group"
+
+class NotServed(ApiError):
+    """404 for a whole kind: the API server does not have it in this version (Case I9). No object is missing because of it."""
+
+    def __init__(self, call: str, *, group_version: str) -> None:
+        message = f"the API server does not serve {group_version}"
+        super().__init__(call, status=404, reason="NotFound", message=message)
+        self.remedy = _HOW_TO_SERVE.get(group_version, "see what it serves: kubectl api-versions")
+
+
+_HOW_TO_SERVE: Mapping[str, str] = {
+    "resource.k8s.io/v1": "Lanewise needs Kubernetes 1.34 or newer with this API on; see: kubectl api-versions",
+    "lanewise.dev/v1alpha1": "install the CRDs of this version: kubectl apply -k deploy",
+}
 
 
 class AlreadyExists(ApiError):
@@ -179,9 +192,20 @@ def from_answer(call: str, code: int, body: bytes, retry_after: str | None) -> A
         status = json.loads(body)
     except ValueError:
         status = None
+    if code == 404 and (group_version := _not_served(call, status)):
+        return NotServed(call, group_version=group_version)
     if not isinstance(status, dict):
         status = {"message": " ".join(body[:SHOWN_BODY_BYTES].decode(errors="replace").split())}
     return from_status(call, status, code=code, retry_after=retry_after)
+
+
+def _not_served(call: str, status: Any) -> str | None:
+    """The group and version that a 404 says is not there: plain text for an unknown group or version, a Status about nothing
+    for an unknown kind of a known one (asked of kube-apiserver 1.37)."""
+    if isinstance(status, dict) and status.get("message") != "the server could not find the requested resource":
+        return None
+    match = re.search(r" /(?:apis/([^/]+/[^/]+)|api/([^/]+))/", call)
+    return (match[1] or match[2]) if match else None
 
 
 def stale_version(error: KubeError) -> bool:

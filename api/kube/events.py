@@ -12,17 +12,16 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 import structlog
 
 from api.kube.client import Client
 from api.kube.errors import ApiError, KubeError, NotFound, TooManyRequests, Unavailable
 from api.kube.paths import EVENTS
-from api.kube.timestamps import micro_time, utc_now
 from api.kube.watch import Object
+from api.timestamps import micro_time, utc_now
 
-log = structlog.get_logger(__name__)
+_log = structlog.get_logger(__name__)
 
 NOTE_BYTES = 1024
 """The longest note (events.k8s.io/v1; the server refuses more)."""
@@ -48,12 +47,6 @@ class Regarding:
     namespace: str | None = None
     uid: str | None = None
 
-    @classmethod
-    def of(cls, item: Object) -> "Regarding":
-        """The reference to an object as the API gave it."""
-        meta = item["metadata"]
-        return cls(item["apiVersion"], item["kind"], meta["name"], meta.get("namespace"), meta.get("uid"))
-
     def as_reference(self) -> Object:
         """An ObjectReference."""
         fields = {
@@ -71,7 +64,6 @@ class _Told:
     """What makes two events the same. The note belongs to it: another note is news."""
 
     regarding: Regarding
-    type: Literal["Normal", "Warning"]
     reason: str
     action: str
     note: str
@@ -90,7 +82,7 @@ class _Series:
 
 
 class EventRecorder:
-    """Writes events in a thread of its own. `warning` and `normal` return at once and never raise."""
+    """Writes events in a thread of its own. `warning` returns at once and never raises."""
 
     def __init__(
         self,
@@ -117,13 +109,9 @@ class EventRecorder:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
 
-    def normal(self, regarding: Regarding, *, reason: str, note: str, action: str) -> None:
-        """Something went as it should. `reason` and `action` in CamelCase; the note is for people."""
-        self._put(_Told(regarding, "Normal", cut(reason, NAME_BYTES), cut(action, NAME_BYTES), cut(note, NOTE_BYTES)))
-
     def warning(self, regarding: Regarding, *, reason: str, note: str, action: str) -> None:
-        """Something did not."""
-        self._put(_Told(regarding, "Warning", cut(reason, NAME_BYTES), cut(action, NAME_BYTES), cut(note, NOTE_BYTES)))
+        """Something did not go as it should. `reason` and `action` in CamelCase; the note is for people."""
+        self._put(_Told(regarding, cut(reason, NAME_BYTES), cut(action, NAME_BYTES), cut(note, NOTE_BYTES)))
 
     @property
     def lost(self) -> int:
@@ -168,8 +156,8 @@ class EventRecorder:
     def _guarded(self, told: _Told, moment: datetime) -> None:
         try:
             self._tell(told, moment)
-        except Exception:  # one event we cannot write must not end the telling
-            log.exception("event could not be written", reason=told.reason)
+        except Exception:  # noqa: BLE001  # one event we cannot write must not end the telling
+            _log.exception("event could not be written", reason=told.reason)
 
     def _tell(self, told: _Told, moment: datetime) -> None:
         now = self._clock()
@@ -198,7 +186,7 @@ class EventRecorder:
             "reportingController": self._controller,
             "reportingInstance": self._instance,
             "regarding": told.regarding.as_reference(),
-            "type": told.type,
+            "type": "Warning",
             "reason": told.reason,
             "action": told.action,
             "note": told.note,
@@ -246,12 +234,16 @@ class EventRecorder:
             lost = self._lost
         # Powers of two: a long outage is a few lines, not thousands.
         if lost & (lost - 1) == 0:
-            log.warning("event lost", err=why, reason=told.reason, name=told.regarding.name, lost=lost)
+            _log.warning("event lost", why=why, reason=told.reason, name=told.regarding.name, lost=lost)
 
 
 def cut(text: str, limit_bytes: int) -> str:
-    """At most so many bytes of UTF-8, without breaking a character; "…" tells that something is missing."""
-    if len(text.encode()) <= limit_bytes:
-        return text
-    kept = text.encode()[: limit_bytes - len("…".encode())]
+    """At most so many bytes of UTF-8, without breaking a character; "…" tells that something is missing.
+
+    What is no UTF-8 (a file's name in a reason, say) is escaped.
+    """
+    content = text.encode(errors="backslashreplace")
+    if len(content) <= limit_bytes:
+        return content.decode()
+    kept = content[: limit_bytes - len("…".encode())]
     return f"{kept.decode(errors='ignore')}…"

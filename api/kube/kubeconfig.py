@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
-from api.kube.credentials import AskedToken, FixedToken, TokenFile, TokenSource
+from api.kube.credentials import AskedToken, FixedToken, TokenFile, TokenSource, is_sendable
 from api.kube.server import Material, Server
 from api.refusals import BadInput, Refused
 
@@ -64,15 +65,15 @@ class _Entry:
             raise self.refuse(f"{field}-data", "is not base64", "write the PEM file encoded with base64") from error
 
 
-def read(paths: Sequence[Path], *, context: str | None = None) -> Server:
-    """The server of a context (default: the current one); of several files the first to name something wins, as in kubectl.
+def read(paths: Sequence[Path]) -> Server:
+    """The server of the current context; of several files the first to name something wins, as in kubectl.
 
     Raises Refused with file, field and remedy.
     """
     documents = [(path, _document(path)) for path in paths if len(paths) == 1 or path.exists()]
     if not documents:
         raise Refused(BadInput("KUBECONFIG", f"none of {', '.join(map(str, paths))} exists", "name a file that exists"))
-    chosen = context or next((str(doc["current-context"]) for _, doc in documents if doc.get("current-context")), None)
+    chosen = next((str(doc["current-context"]) for _, doc in documents if doc.get("current-context")), None)
     if chosen is None:
         raise Refused(BadInput(str(paths[0]), "no current-context is set", "run: kubectl config use-context NAME"))
     bound = _find(documents, "context", chosen)
@@ -85,17 +86,22 @@ def read(paths: Sequence[Path], *, context: str | None = None) -> Server:
         if user.fields.get(field):
             raise user.refuse(field, "is not supported", remedy)
     namespace = bound.text("namespace") or "default"
+    certificate, key = user.material("client-certificate"), user.material("client-key")
+    if (certificate is None) != (key is None):
+        missing = "client-key" if key is None else "client-certificate"
+        raise user.refuse(missing, "is missing", "give certificate and key, or neither")
     if any(user.fields.get(field) for field in _PLUGIN_FIELDS):
         return _ask_official_client([path for path, _ in documents], chosen, user, namespace)
     return Server(
         url=_url(cluster),
         authority=cluster.material("certificate-authority"),
-        certificate=user.material("client-certificate"),
-        key=user.material("client-key"),
+        certificate=certificate,
+        key=key,
         tokens=_tokens(user),
         insecure=cluster.fields.get("insecure-skip-tls-verify") is True,
         tls_server_name=cluster.text("tls-server-name"),
         namespace=namespace,
+        source=str(user.source),
     )
 
 
@@ -104,7 +110,11 @@ def _document(path: Path) -> Mapping[str, Any]:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise Refused(BadInput(str(path), f"cannot be read: {error.strerror}", "name a kubeconfig file")) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ) as error:  # PyYAML lets the latter two through: 2026-13-45, "[" * 3000
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1})" if mark is not None else ""
         raise Refused(BadInput(str(path), f"is not YAML{line}", "name a kubeconfig file")) from error
@@ -130,9 +140,17 @@ def _find(documents: Sequence[tuple[Path, Mapping[str, Any]]], kind: str, name: 
 
 def _url(cluster: _Entry) -> str:
     url = (cluster.text("server") or "").rstrip("/")
-    if not url.startswith(("https://", "http://")):
+    if not url.startswith(("https://", "http://")) or not _has_host(url):
         raise cluster.refuse("server", f"{url!r} is no URL", "write https://HOST:PORT")
     return url
+
+
+def _has_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0  # reading the port checks it
+    except ValueError:
+        return False
 
 
 def _tokens(user: _Entry) -> TokenSource | None:
@@ -141,6 +159,8 @@ def _tokens(user: _Entry) -> TokenSource | None:
     if file is not None:
         return TokenFile(file)
     text = user.text("token")
+    if text is not None and not is_sendable(text):
+        raise user.refuse("token", "has characters that no token has", "write it as it was issued, in one line")
     return FixedToken(text) if text else None
 
 
@@ -163,6 +183,8 @@ def _ask_official_client(paths: Sequence[Path], context: str, user: _Entry, name
         value = settings.auth_settings().get("BearerToken", {}).get("value")
         return str(value).removeprefix("Bearer ") if value else None
 
+    if ask() is None and not (settings.cert_file and settings.key_file):
+        raise user.refuse(field, "gave no credentials", "see that kubectl works with this file")
     return Server(
         url=str(settings.host).rstrip("/"),
         authority=_path(settings.ssl_ca_cert),

@@ -19,10 +19,10 @@ import structlog
 from api.kube.client import Client
 from api.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from api.kube.paths import LEASES
-from api.kube.timestamps import micro_time, utc_now
 from api.kube.watch import Object
+from api.timestamps import micro_time, utc_now
 
-log = structlog.get_logger(__name__)
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +115,7 @@ class LeaderElector:
         self._said = ""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"elector {name}", daemon=True)
-        self._log = log.bind(lease=f"{namespace}/{name}", identity=identity)
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether we lead, by the clock and not only by what we were told last."""
-        renewed_at = self._renewed_at
-        return renewed_at is not None and self._clock() < renewed_at + self._timing.renew_seconds
+        self._log = _log.bind(lease=f"{namespace}/{name}", identity=identity)
 
     def start(self) -> None:
         """Become a candidate."""
@@ -139,7 +133,11 @@ class LeaderElector:
         """One try to take or renew the lease, and what came of it in one sentence. For the elector's thread, and tests."""
         started = self._clock()
         led = self._renewed_at is not None
-        why_not = self._try(started)
+        try:
+            why_not = self._try(started)
+        except Exception as error:  # noqa: BLE001  # a thread that dies here would leave us working without the lease
+            self._log.exception("lease could not be tried")
+            why_not = f"{type(error).__name__}: {error}"
         if why_not is None:
             self._renewed_at = started
             # Won in the moment of stopping, it is only to be given back.
@@ -260,7 +258,7 @@ class LeaderElector:
             released = {**self._lease, "spec": spec}
             self._accept(self._client.replace(self._path, released, timeout_seconds=self._timing.retry_seconds))
         except KubeError as error:
-            self._log.info("lease could not be given back", err=error.what, remedy="it runs out by itself")
+            self._log.info("lease could not be given back", why=error.what, remedy="it runs out by itself")
 
     def _tell_leader(self) -> None:
         holder = self._seen.holder if self._seen is not None else ""

@@ -16,8 +16,11 @@ def resource(
 ) -> str:
     """The URL path of a collection, of one object in it, or of that object's subresource; `group` is "" for core.
 
-    Without `namespace` a namespaced kind is meant in all namespaces. Source: Kubernetes API concepts, "Resource URIs".
+    Without `namespace` a namespaced kind is meant in all namespaces. An empty `name` raises ValueError: whoever has one means
+    an object, and would delete the collection. Source: Kubernetes API concepts, "Resource URIs".
     """
+    if name == "":
+        raise ValueError(f"no name for one of {plural}")
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"
     parts = [*(("namespaces", namespace) if namespace else ()), plural, *(part for part in (name, subresource) if part)]
     return "/".join([root, *(quote(part, safe="") for part in parts)])

@@ -16,14 +16,14 @@ import structlog
 
 from api.kube.backoff import Backoff
 from api.kube.client import PAGE_SIZE, SILENCE_SECONDS, Client
-from api.kube.errors import ApiError, Closed, Garbled, KubeError, stale_version
+from api.kube.errors import ApiError, Closed, Garbled, KubeError, Unreachable, stale_version
 from api.kube.watch import Object
 from api.kube.wire import Query
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
-log = structlog.get_logger(__name__)
+_log = structlog.get_logger(__name__)
 
 
 class Change(StrEnum):
@@ -49,7 +49,7 @@ class Timing:
     """How a reflector paces itself."""
 
     silence_seconds: float = SILENCE_SECONDS
-    """The server is taken for dead after this long without event or bookmark."""
+    """A watch is opened anew after this long without event or bookmark: if the server is gone, that tells."""
     watch_seconds: tuple[float, float] = (300.0, 600.0)
     """The server is asked to end each watch after a time between these, so that watchers spread over API servers again."""
     short_seconds: float = 5.0
@@ -65,8 +65,9 @@ class State:
     """The first list is in. It stays true through later failures: the copy is then old, not absent."""
     last_error: str = ""
     """One sentence while something is wrong, empty while a watch is open."""
-    restarts: int = 0
-    """How often a list or watch ended and was begun again, for whatever reason."""
+    outages: int = 0
+    """How often a list or watch failed, so that something may have been missed. Watches that end as they should, are silent
+    in a quiet cluster, or have to list anew for their age are none: the next one goes on where they were."""
     lists: int = 0
     """How many of these had to list everything."""
 
@@ -120,7 +121,7 @@ class Reflector(Generic[T]):
         self._stopping = threading.Event()
         self._synced = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"reflector {path}", daemon=True)
-        self._log = log.bind(path=path)
+        self._log = _log.bind(path=path)
 
     # For anybody.
 
@@ -151,11 +152,6 @@ class Reflector(Generic[T]):
         """All that is kept, by `namespace/name`, or name where the kind has no namespace."""
         with self._lock:
             return dict(self._store)
-
-    def find(self, key: str) -> T | None:
-        """What is kept under a key as in `snapshot`."""
-        with self._lock:
-            return self._store.get(key)
 
     # In its thread.
 
@@ -235,6 +231,10 @@ class Reflector(Generic[T]):
                 for kind, item in watch:
                     self._say_recovered()
                     self._take(kind, item)
+            except Unreachable as error:
+                # A quiet cluster sends nothing, not even bookmarks. If it is the server that is gone, the next watch says so.
+                if error.cause != "silent":
+                    raise
             except (ApiError, Garbled):
                 # What went wrong inside the stream may go wrong again from the same version.
                 self._version = None
@@ -270,7 +270,7 @@ class Reflector(Generic[T]):
         try:
             return _Read(key, self._transform(item))
         except Exception as error:  # noqa: BLE001  # one object that we cannot read must not hide the others
-            self._log.warning("object could not be read", key=key, err=f"{type(error).__name__}: {error}")
+            self._log.warning("object could not be read", key=key, why=f"{type(error).__name__}: {error}")
             return _Read(key, unread=True)
 
     def _tell(self, change: Change, old: T | None, new: T | None) -> None:
@@ -284,20 +284,21 @@ class Reflector(Generic[T]):
         except Exception:  # noqa: BLE001  # a handler's mistake must not stop the copy
             self._log.exception("handler failed")
 
-    def _set_error(self, sentence: str, *, restarts: int = 0) -> None:
+    def _set_error(self, sentence: str) -> None:
         with self._lock:
-            self._state = replace(self._state, last_error=sentence, restarts=self._state.restarts + restarts)
+            outages = self._state.outages + bool(sentence)
+            self._state = replace(self._state, last_error=sentence, outages=outages)
 
     def _note(self, error: KubeError | None, *, harmless: bool, lasted: float) -> None:
         if lasted >= self._timing.short_seconds:
             self._say_recovered()
         if error is None or harmless:
-            self._set_error("", restarts=1)
+            self._set_error("")
             return
-        self._set_error(error.what, restarts=1)
+        self._set_error(error.what)
         if not self._troubled:
             self._troubled = True
-            self._log.warning("watch interrupted", err=error.what, remedy=error.remedy)
+            self._log.warning("watch interrupted", why=error.what, remedy=error.remedy)
 
     def _say_recovered(self) -> None:
         # Not when the watch opens: one that is dropped again at once would be said over and over.

@@ -25,3 +25,5 @@ class Server:
     tls_server_name: str | None = None
     """The name to expect in the certificate where it is not the URL's host."""
     namespace: str = "default"
+    source: str = ""
+    """The kubeconfig that all this was read from."""

@@ -22,7 +22,7 @@ def context_for(server: Server) -> ssl.SSLContext:
         try:
             context.load_verify_locations(cadata=_pem(server.authority).decode("ascii", errors="ignore"))
         except (OSError, ValueError) as error:
-            source = _source(server.authority, "certificate-authority-data")
+            source = _source(server, server.authority, "certificate-authority-data")
             raise Refused(
                 BadInput(source, "holds no usable certificate", "give the cluster's authority as PEM")
             ) from error
@@ -30,7 +30,7 @@ def context_for(server: Server) -> ssl.SSLContext:
         try:
             _load_chain(context, _pem(server.certificate), _pem(server.key))
         except (OSError, ValueError) as error:
-            source = _source(server.certificate, "client-certificate-data")
+            source = _source(server, server.certificate, "client-certificate-data")
             raise Refused(
                 BadInput(source, "certificate and key cannot be used together", "give both as PEM")
             ) from error
@@ -51,5 +51,7 @@ def _pem(material: Material) -> bytes:
     return material if isinstance(material, bytes) else material.read_bytes()
 
 
-def _source(material: Material, field: str) -> str:
-    return field if isinstance(material, bytes) else str(material)
+def _source(server: Server, material: Material, field: str) -> str:
+    if isinstance(material, Path):
+        return str(material)
+    return f"{server.source}: {field}" if server.source else field

@@ -117,7 +117,7 @@ class Acts:
         try:
             self._store.mark_released(task.ref, Release(task.boot_id, task.now))
         except OSError as error:
-            _log.warning("release not marked", uid=task.ref.uid, problem=str(error))
+            _log.warning("release not marked", uid=task.ref.uid, why=str(error))
 
     def _take_holds(self, record: Record, boot_id: str, undo: list[Callable[[], None]]) -> None:
         uid = record.claim.uid
@@ -187,4 +187,4 @@ def _take_back(undo: list[Callable[[], None]]) -> None:
         try:
             back()
         except (OSError, Refused) as error:
-            _log.warning("rollback step failed", problem=str(error))  # recovery finds what stayed
+            _log.warning("rollback step failed", why=str(error))  # recovery finds what stayed

@@ -6,10 +6,10 @@ is on disk, since two plugin processes serve at once in a rolling update (facts:
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import structlog
@@ -18,6 +18,7 @@ from api.claims import Claim, PreparedDevice
 from api.hardware import Machine
 from api.names import ClaimRef, pool_name
 from api.refusals import Reason, Refused
+from api.timestamps import time_text, utc_now
 from kubeletplugin.claims.acts import Acts, Task
 from kubeletplugin.claims.checks import why_not_again, why_not_devices, why_not_parameters, why_not_this_claim
 from kubeletplugin.claims.injection import CdiWriter
@@ -48,10 +49,6 @@ def seconds_since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def wall_clock() -> datetime:
-    return datetime.now(UTC)
-
-
 class Claims:
     """All claims of one driver on one node. Every method may be called from any thread, and repeated."""
 
@@ -68,7 +65,7 @@ class Claims:
         fetch: Callable[[ClaimRef], Claim | None],
         tell: Callable[[ClaimRef, Reason], None],
         since_boot: Callable[[], float] = seconds_since_boot,
-        wall: Callable[[], datetime] = wall_clock,
+        wall: Callable[[], datetime] = utc_now,
         locks: ClaimLocks | None = None,
     ) -> None:
         """`fetch` reads the claim of this namespace and name from the API server, now: None where there is none, Refused where
@@ -150,14 +147,6 @@ class Claims:
         self._restored.set()
         return outcome
 
-    def held(self) -> Mapping[str, tuple[ClaimRef, ...]]:
-        """Device to the claims that have it, whoever holds it first, admin access and shares after."""
-        found: dict[str, list[tuple[bool, ClaimRef]]] = {}
-        for record in self._store.records():
-            for item in record.devices:
-                found.setdefault(item.device, []).append((item.device not in record.exclusive, record.claim))
-        return {device: tuple(ref for _, ref in sorted(set(users))) for device, users in sorted(found.items())}
-
     def _prepare(self, ref: ClaimRef, arrival: float, cancelled: Callable[[], bool]) -> tuple[Record, State]:
         if not is_uid(ref.uid):
             raise Refused(BadUid(ref.uid))
@@ -187,7 +176,7 @@ class Claims:
         if traces.newer is not None:
             raise Refused(NewerRecord(ref, self._node, traces.newer))
         before = None if state is State.RELEASING else traces.record
-        record = record_of(claim, self._driver, machine, prepared_at=self._wall().isoformat(timespec="seconds"))
+        record = record_of(claim, self._driver, machine, prepared_at=time_text(self._wall()))
         _refuse(why_not_again(record, before, node=self._node))
         if machine is None:
             if state is State.READY and before is not None:

@@ -94,7 +94,7 @@ class Recovery:
         machine = self._machine()
         found: Counter[str] = Counter()
         uids = self._uids()
-        self._said = {(uid, reason) for uid, reason in self._said if uid in uids or not uid}
+        self._said = {(uid, reason) for uid, reason in tuple(self._said) if uid in uids or not uid}
         for uid in sorted(uids):
             try:
                 with self._locks.if_free(uid) as free:
@@ -198,7 +198,7 @@ class Recovery:
                     return False
                 self.release(ref, Event.ABANDON)
         except OSError as error:
-            _log.warning("claim not released unasked", claim=str(ref), uid=ref.uid, problem=str(error))
+            _log.warning("claim not released unasked", claim=str(ref), uid=ref.uid, why=str(error))
             return False
         reason = ReleasedUnasked(ref, self._node, devices, why)
         _log.warning("claim released unasked", claim=str(ref), uid=ref.uid, devices=devices, why=why)

@@ -96,12 +96,17 @@ def render(machine: MachineFile, root: Path, *, nodes: Nodes = "devices") -> Non
     Refused when the root is a folder of somebody else's, or when device nodes cannot be made.
     """
     with _locked(root):
-        boot_id = root / _BOOT_ID
-        if not boot_id.is_file():
-            boot_id.parent.mkdir(parents=True, exist_ok=True)
-            _write(boot_id, f"{uuid.uuid4()}\n")
-        _render_nodes(machine.gpus, root / "dev", nodes)
-        _render_sysfs(machine.functions, root / "sys")
+        try:
+            boot_id = root / _BOOT_ID
+            if not boot_id.is_file():
+                boot_id.parent.mkdir(parents=True, exist_ok=True)
+                _write(boot_id, f"{uuid.uuid4()}\n")
+            _render_nodes(machine.gpus, root / "dev", nodes)
+            _render_sysfs(machine.functions, root / "sys")
+        except OSError as error:
+            problem = f"the simulated machine cannot be written: {error.strerror or error}"
+            remedy = "see that the disk has room, or name another folder with --machine-root"
+            raise Refused(BadInput(str(error.filename2 or error.filename or root), problem, remedy)) from error
 
 
 @contextlib.contextmanager

@@ -26,15 +26,6 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What the settings are called where they were made, so that a refusal can name them."""
-
-    registry_dir: str = "--registry-dir"
-    plugin_dir: str = "--plugin-dir"
-    pod_uid: str = "--pod-uid"
-
-
-@dataclass(frozen=True, slots=True)
 class SocketPaths:
     """Where one plugin instance listens."""
 
@@ -51,34 +42,30 @@ def socket_paths(
     plugin_dir: Path | None = None,
     *,
     pod_uid: str | None = None,
-    settings: Settings | None = None,
 ) -> SocketPaths:
     """The two sockets of an instance; with a pod UID each instance has its own, which a rolling update needs.
 
-    `plugin_dir` is `/var/lib/kubelet/plugins/<driver>` when not given. Refused(BadInput), naming the setting to change, when
+    `plugin_dir` is `/var/lib/kubelet/plugins/<driver>` when not given. Refused(BadInput), naming the flag to change, when
     a directory is not absolute or a path would be longer than a socket path can be.
     """
-    settings = settings or Settings()
     plugin_dir = plugin_dir or PLUGINS_DIR / driver
     problems: list[Reason] = [
-        BadInput(setting, f"{str(directory)!r} is no absolute path", "write the whole path, from / on")
-        for setting, directory in ((settings.registry_dir, registry_dir), (settings.plugin_dir, plugin_dir))
+        BadInput(flag, f"{str(directory)!r} is no absolute path", "write the whole path, from / on")
+        for flag, directory in (("--registry-dir", registry_dir), ("--plugin-dir", plugin_dir))
         if not directory.is_absolute()
     ]
     if pod_uid is not None and _POD_UID.fullmatch(pod_uid) is None:
-        problems.append(BadInput(settings.pod_uid, f"{pod_uid!r} is no pod UID", "fill it from metadata.uid"))
+        problems.append(BadInput("--pod-uid", f"{pod_uid!r} is no pod UID", "fill it from metadata.uid"))
     if problems:
         raise _refused(problems)
     paths = SocketPaths(
         driver, registry_dir / _registration_name(driver, registry_dir, pod_uid), plugin_dir / dra_name(pod_uid)
     )
-    for setting, path in ((settings.registry_dir, paths.registration), (settings.plugin_dir, paths.dra)):
+    for flag, path in (("--registry-dir", paths.registration), ("--plugin-dir", paths.dra)):
         over = _path_bytes(path.parent, path.name, driver) - SOCKET_PATH_BYTES
         if over > 0:
             problem = f"{path} is {over} bytes longer than the {SOCKET_PATH_BYTES} that a socket path can have"
-            problems.append(
-                BadInput(setting, problem, f"use a directory whose path is shorter by {over} bytes or more")
-            )
+            problems.append(BadInput(flag, problem, f"use a directory whose path is shorter by {over} bytes or more"))
     if problems:
         raise _refused(problems)
     return paths

@@ -1,6 +1,8 @@
 """The `lanewise` command as a user meets it."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,45 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """The one that the distribution has."""
     assert main(["version"]) == 0
     assert capsys.readouterr().out == f"lanewise {VERSION}\n"
+
+
+MALFORMED = {
+    "empty": (b"", "is no mapping of fields"),
+    "binary": (b"\xff\xfe\x00", "is not UTF-8 text"),
+    "list": (b"- a\n", "is no mapping of fields"),
+    "broken": (b"gpus: [", "is no YAML"),
+    "deep": (b"[" * 1000, "is no YAML"),
+    "two documents": (b"--- {}\n--- {}\n", "is no YAML"),
+    "python": (b"!!python/object/apply:os.system [id]\n", "is no mapping of fields"),
+    "gpus a number": (b"name: x\ngpus: 5\ntree: {}\n", "gpus: is no list"),
+    "gpu a number": (b"name: x\ngpus: [5]\ntree: {}\n", "gpus[0]: is no mapping of fields"),
+}
+
+
+@pytest.mark.parametrize("command", [["machine", "check"], ["discover", "--machine"]], ids=["check", "discover"])
+@pytest.mark.parametrize(("content", "words"), MALFORMED.values(), ids=MALFORMED)
+def test_malformed_machine_files_are_refused_with_their_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], content: bytes, words: str
+) -> None:
+    """One line for each fault, exit code 2, nothing on stdout."""
+    path = tmp_path / "machine.yaml"
+    path.write_bytes(content)
+    assert main([*command, str(path)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.splitlines()
+    assert all(line.startswith(f"error: {path}") and line.endswith(")") for line in lines)
+    assert any(words in line for line in lines)
+
+
+@pytest.mark.parametrize("command", [["machine", "check"], ["discover", "--machine"]], ids=["check", "discover"])
+def test_a_directory_is_no_machine_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
+    """Said with the path."""
+    assert main([*command, str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}: cannot be read: Is a directory (")
+
+
+def test_it_runs_as_a_module() -> None:
+    """python -m cli.main does what the command does."""
+    done = subprocess.run([sys.executable, "-m", "cli.main", "version"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, f"lanewise {VERSION}\n")

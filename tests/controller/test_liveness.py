@@ -12,6 +12,7 @@ from controller.liveness import (
     StayAway,
     TaintAll,
     Unsure,
+    Withdraw,
     health_of,
     judge,
 )
@@ -223,16 +224,16 @@ def test_fresh_controller_finds_no_slices_of_a_dead_plugin():
 def test_the_watch_was_down_and_nobody_is_called_silent_for_that():
     """What was not heard is not silence: ages are unknown again, hold until renewed or 40 s have passed."""
     story = a_published_node()
-    story.after(35).state.listen(deaf=True, restarts=1)
+    story.after(35).state.listen(deaf=True, outages=1)
     assert story.decide().slices is None
-    story.after(100).state.listen(deaf=True, restarts=2)
+    story.after(100).state.listen(deaf=True, outages=2)
     assert story.decide().slices is None
-    story.state.listen(deaf=False, restarts=2)
+    story.state.listen(deaf=False, outages=2)
     assert story.decide().slices is None
     assert story.after(39).decide().slices is None
     story.renews()
     assert story.look() == "clean"
-    story.state.listen(deaf=False, restarts=3)
+    story.state.listen(deaf=False, outages=3)
     assert story.after(40).look() == "tainted silent"
 
 
@@ -271,17 +272,17 @@ def test_never_no_execute():
 @pytest.mark.parametrize(
     ("health", "signs", "verdict"),
     [
-        (Alive(50, 9), NodeSigns((), True), Publish(50)),
-        (Alive(50, 9), NodeSigns((), False), Publish(50)),
-        (Alive(50, 9), NodeSigns((), False, wiped_at=8), Publish(50)),
-        (Alive(50, 9), NodeSigns((), False, wiped_at=9), StayAway(wiped=True, why="wiped")),
-        (Alive(50, 9), NodeSigns((), True, wiped_at=10), StayAway(wiped=True, why="wiped")),
-        (Unsure(50), NodeSigns((), True), Hold(50)),
-        (Unsure(50), NodeSigns((), False), Hold(50)),
-        (Unsure(50), NodeSigns((), False, wiped_at=8), StayAway(wiped=True, why="wiped")),
+        (Alive(50, 9), NodeSigns((), True), Publish()),
+        (Alive(50, 9), NodeSigns((), False), Publish()),
+        (Alive(50, 9), NodeSigns((), False, wiped_at=8), Publish()),
+        (Alive(50, 9), NodeSigns((), False, wiped_at=9), Withdraw()),
+        (Alive(50, 9), NodeSigns((), True, wiped_at=10), Withdraw()),
+        (Unsure(50), NodeSigns((), True), Hold()),
+        (Unsure(50), NodeSigns((), False), Hold()),
+        (Unsure(50), NodeSigns((), False, wiped_at=8), Withdraw()),
         (Dead("silent"), NodeSigns((), True), TaintAll("silent")),
-        (Dead("silent"), NodeSigns((), False), StayAway(wiped=False, why="silent")),
-        (Dead("silent"), NodeSigns((), True, wiped_at=8), StayAway(wiped=True, why="silent")),
+        (Dead("silent"), NodeSigns((), False), StayAway("silent")),
+        (Dead("silent"), NodeSigns((), True, wiped_at=8), Withdraw()),
     ],
 )
 def test_the_table(health, signs, verdict):

@@ -1,6 +1,7 @@
 """The program: flags, leading, ending."""
 
 import contextlib
+import signal
 import socket
 import subprocess
 import sys
@@ -11,10 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog
 
+from api import program
 from api.kube.lease import LeaseTiming
 from api.refusals import Refused
-from controller.main import LEASE, serve
+from controller.main import LEASE, _main, serve
 from controller.settings import Settings, parse
 from tests.support.controlled_cluster import NAMESPACE, a_client, a_town
 from tests.support.gpus import a_machine
@@ -77,6 +80,70 @@ def test_bad_input_is_exit_code_two_without_a_traceback(tmp_path: Path):
     assert done.returncode == 2
     assert str(bad) in done.stderr
     assert "Traceback" not in done.stderr
+
+
+KUBECONFIG = """\
+clusters: [{name: a, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: a, user: {}}]
+contexts: [{name: a, context: {cluster: a, user: a}}]
+current-context: a
+"""
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is no kubeconfig"),
+        (b"\xff\xfe\x00", "is not YAML"),
+        (b"[]", "is no kubeconfig"),
+        (b"clusters: {}\ncurrent-context: a\n", "there is no context 'a'"),
+        (KUBECONFIG.replace("127.0.0.1:1", "127.0.0.1:x").encode(), "is no URL"),
+        (KUBECONFIG.replace('1:1"', '1:1", certificate-authority: /nowhere/ca.crt').encode(), "/nowhere/ca.crt"),
+        (KUBECONFIG.replace("user: {}}", "user: {token: 5}}").encode(), "user.token: is int, not text"),
+    ],
+    ids=["empty", "binary", "list", "clusters no list", "no URL", "no CA", "token no text"],
+)
+def test_a_malformed_kubeconfig_is_one_sentence(tmp_path, capsys, content, words):
+    """The path, what is wrong, what to do; exit code 2."""
+    (tmp_path / "config").write_bytes(content)
+    assert program.run(lambda: _main([f"--kubeconfig={tmp_path}/config"], {})) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {tmp_path}/config: ")
+    assert words in line
+    assert line.endswith(")")
+
+
+def test_a_directory_as_kubeconfig_is_one_sentence(tmp_path, capsys):
+    """It exists, and is no file."""
+    assert program.run(lambda: _main([f"--kubeconfig={tmp_path}"], {})) == 2
+    assert capsys.readouterr().err == (
+        f"error: --kubeconfig {tmp_path}: no such file (name a file that exists, or leave the flag out)\n"
+    )
+
+
+def test_a_wrong_variable_is_one_sentence(capsys):
+    """Named by the flag that it stands for."""
+    assert program.run(lambda: _main([], {"WORKERS": "many"})) == 2
+    assert capsys.readouterr().err.startswith("error: --workers: 'many' is no whole number from 1 to 64 (")
+
+
+def test_a_port_that_is_taken_is_one_sentence(tmp_path, capsys):
+    """Two programs on the host's network, say."""
+    (tmp_path / "config").write_text(KUBECONFIG)
+    with socket.create_server(("", 0)) as taken:
+        flags = [f"--kubeconfig={tmp_path}/config", f"--probe-port={taken.getsockname()[1]}"]
+        assert program.run(lambda: _main(flags, {})) == 2
+    assert "error: --probe-port: port " in capsys.readouterr().err
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    """The program sets signal handlers, and where its log goes."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    structlog.reset_defaults()
 
 
 @contextlib.contextmanager

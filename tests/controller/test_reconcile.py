@@ -3,8 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
-from api.kube.errors import Conflict
-from api.kube.paths import SLICES
+from api.kube.errors import Conflict, Unavailable
+from api.kube.paths import LEASES, SLICES
 from controller.reconcile import FORGET_SECONDS, UNSEEN_SECONDS, Listening, Reconciler, lease_info
 from controller.settings import Settings
 from controller.state import NodeInfo, State
@@ -143,7 +143,7 @@ def test_nothing_is_written_while_the_watch_on_leases_is_down(desk):
     desk.show()
     desk.requests()
     desk.now += 1000
-    desk.listening = Listening(deaf=True, restarts=1)
+    desk.listening = Listening(deaf=True, outages=1)
     outcome = desk.look()
     assert (outcome.reason, outcome.look_again) == ("Waiting", desk.now + 5)
     assert desk.requests() == []
@@ -164,3 +164,39 @@ def test_marks_of_a_killed_plugin_are_taken_away_once_another_works(desk):
     desk.requests()
     desk.look()
     assert desk.requests() == []
+
+
+def test_a_deletion_that_failed_is_forgotten(desk):
+    """The API server was away for a moment; what is published again meanwhile can be written as ever."""
+    desk.look()
+    desk.show()
+    desk.state.node_is(NodeInfo("node-a", desk.owner.uid, {"nvidia.com/gpu": "2"}))
+    desk.town.api.faults.fail(503, method="DELETE")
+    with pytest.raises(Unavailable):
+        desk.look()
+    desk.state.node_is(NodeInfo("node-a", desk.owner.uid))
+    for count in (3, 4):
+        desk.town.report(desk.owner, a_machine(count))
+        desk.show(slices=False)
+        assert desk.look().text == f"node-a: {count} GPUs published (slices: 1 updated)"
+
+
+def test_marks_are_taken_away_though_the_lease_went_first(desk):
+    """Half of it was done when the API server went away; the rest is done later."""
+    desk.look()
+    desk.now += FORGET_SECONDS + 1
+    desk.town.plugin(desk.owner, a_machine(2), instance="i2")
+    desk.show("i2")
+    desk.town.client.delete(LEASES.path(NAMESPACE, "lease-i1"))
+    desk.look()
+    status = desk.town.api.store.get("nodeinventories", "node-a")["status"]
+    assert [entry["id"] for entry in status["instances"]] == ["i2"]
+
+
+def test_nothing_is_remembered_of_nodes_that_are_gone(desk):
+    """Clusters that grow and shrink have new names every day."""
+    desk.look()
+    desk.state.inventory_gone("node-a")
+    desk.state.node_gone("node-a")
+    assert desk.look().reason == "NoInventory"
+    assert (desk.reconciler._said, desk.reconciler._adopted) == ({}, {})

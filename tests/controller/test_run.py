@@ -6,8 +6,9 @@ import pytest
 
 from api.kube.paths import NODE_INVENTORIES, NODES, SLICES
 from controller.decide import UNREACHABLE
+from controller.run import Controller
 from controller.settings import Settings
-from tests.support.controlled_cluster import QUICK, a_controller, a_town
+from tests.support.controlled_cluster import QUICK, a_client, a_controller, a_town
 from tests.support.gpus import a_machine
 
 PATIENT = Settings(leader_election=False)
@@ -283,3 +284,20 @@ def test_many_nodes_and_an_outage(town):
         with town.pulse(*(owner.name for owner in owners)):
             town.wait(lambda: len(town.slices()) == 12)
         assert all(town.taints(owner.name) == set() for owner in owners)
+
+
+def test_a_controller_stopped_before_it_has_seen_everything_writes_nothing(town):
+    """Half a picture looks like things deleted: slices without the inventory they were made from."""
+    with a_controller(town, PATIENT):
+        town.plugin(town.node())
+        town.wait(lambda: town.condition().get("status") == "True")
+    town.api.forget_requests()
+    hold = town.api.faults.hold(path=NODE_INVENTORIES.path())
+    with a_client(town.api, "controller") as client:
+        controller = Controller(client, PATIENT)
+        controller.start()
+        assert town.api.wait_for_request(lambda request: request.path == SLICES.path())
+        controller.stop()
+    hold.release()
+    assert town.writes() == []
+    assert len(town.devices()) == 2

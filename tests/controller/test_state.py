@@ -138,3 +138,49 @@ def test_leases_of_gone_inventories_wake_nobody(seen):
     woken.clear()
     state.lease_is(LeaseInfo("lease-i2", "2"))
     assert woken == []
+
+
+def test_a_slice_that_survived_our_deletion_is_kept_up_to_date(seen):
+    """The deletion failed, then the node was published again: the watch and our own writes count as before."""
+    state, _ = seen
+    state.slice_is(a_slice(1))
+    state.deleting("s1")
+    state.not_deleted("s1")
+    state.slice_is(a_slice(2))
+    state.written(a_slice(3))
+    assert state.slices("node-a") == (a_slice(3),)
+
+
+def test_a_wipe_that_is_seen_twice_happened_once():
+    """Found missing by asking, answered, and then shown by a watch that is far behind."""
+    now = [50.0]
+    state = State(lambda _: None, lambda: now[0])
+    state.slice_is(a_slice())
+    state.slice_gone(a_slice())
+    state.republished("node-a", 50.0)
+    now[0] = 60.0
+    state.slice_gone(a_slice())
+    assert not wiped(state)
+
+
+def test_a_late_answer_does_not_bring_a_deleted_inventory_back(seen):
+    """Its status was written, it was deleted and seen to be, and only then comes our answer."""
+    state, _ = seen
+    state.inventory_is(an_inventory(version="1"))
+    state.inventory_written(an_inventory(version="2"))
+    assert state.inventory_object("node-a")["metadata"]["resourceVersion"] == "2"
+    state.inventory_gone("node-a")
+    state.inventory_written(an_inventory(version="3"))
+    assert state.inventory_object("node-a") is None
+
+
+def test_what_an_older_look_at_the_watch_says_changes_nothing(seen):
+    """Passes run side by side, and the slower one may tell last."""
+    state, _ = seen
+    state.inventory_is(an_inventory(instances=(an_instance("i1"),)))
+    state.listen(deaf=False, outages=2)
+    state.lease_is(LeaseInfo("lease-i1", "1"))
+    state.listen(deaf=False, outages=1)
+    state.listen(deaf=False, outages=2)
+    (signs,) = state.facts("node-a").signs.instances
+    assert signs.certain

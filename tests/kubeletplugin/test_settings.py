@@ -54,7 +54,7 @@ def test_missing_node_name_says_what_to_do() -> None:
         (["--machine=/nowhere/machine.yaml"], "--machine /nowhere/machine.yaml: no such file"),
         (["--kubeconfig=/nowhere/config"], "--kubeconfig /nowhere/config: no such file"),
         (["--cdi-mode=maybe"], "'maybe' is none of auto, nvidia-ctk, builtin"),
-        (["--probe-port=70000"], "'70000' is no port"),
+        (["--probe-port=70000"], "'70000' is no whole number from 0 to 65535"),
         (["--rediscover-seconds=soon"], "no number of seconds"),
         (["--rediscover-seconds=nan"], "no number of seconds"),
         (["--pod-uid=../../etc"], "no UID"),

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, timedelta
+from datetime import timedelta
 from typing import Any
 
+from api.timestamps import time_text
 from cli.sandbox.apiserver.kinds import Kind, Served
 from cli.sandbox.apiserver.statuses import conflict, not_found
 from cli.sandbox.apiserver.store import Key, Obj, Store
@@ -89,9 +90,9 @@ class Deletion:
         meta = obj["metadata"]
         if meta.get("deletionTimestamp") and meta.get("deletionGracePeriodSeconds", 0) <= grace:
             return obj
-        when = self._store.now().astimezone(UTC) + timedelta(seconds=grace)
+        when = self._store.now() + timedelta(seconds=grace)
         changes: dict[str, Any] = {
-            "deletionTimestamp": when.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "deletionTimestamp": time_text(when),
             "deletionGracePeriodSeconds": grace,
         }
         if meta.get("generation"):

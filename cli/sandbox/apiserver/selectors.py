@@ -75,12 +75,6 @@ def fields(kind: Kind, text: str) -> Test:
     return lambda obj: all(test(obj) for test in tests)
 
 
-def exact_name(text: str) -> str | None:
-    """The name that metadata.name=NAME asks for."""
-    found = re.search(r"(?:^|,)metadata\.name==?([^,]+)", text)
-    return found[1] if found else None
-
-
 def _path(kind: Kind, label: str) -> tuple[str, ...]:
     if label == "metadata.name" or (label == "metadata.namespace" and (kind.namespaced or kind.well_known_only)):
         return tuple(label.split("."))

@@ -7,11 +7,12 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 
+from api.timestamps import utc_now
 from cli.sandbox.apiserver.access import Access, Authorize
 from cli.sandbox.apiserver.builtin import BUILTIN
 from cli.sandbox.apiserver.deletion import Deletion
@@ -107,7 +108,7 @@ class ApiServer:
         feature_gates: Mapping[str, bool] | None = None,
         tokens: Mapping[str, str] | None = None,
         authorize: Authorize | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
         keep_changes: int = 20_000,
     ) -> None:
         self.port = port

@@ -12,9 +12,10 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
+from api.timestamps import time_text, utc_now
 from cli.sandbox.apiserver.kinds import Served
 
 Obj = dict[str, Any]
@@ -56,9 +57,7 @@ class CompactedError(Exception):
 class Store:
     """Objects and their history. Every method takes the lock; hold `lock` around reads that belong to a write."""
 
-    def __init__(
-        self, served: Served, now: Callable[[], datetime] = lambda: datetime.now(UTC), keep_changes: int = 20_000
-    ) -> None:
+    def __init__(self, served: Served, now: Callable[[], datetime] = utc_now, keep_changes: int = 20_000) -> None:
         self.served = served
         self.now = now
         self.lock = threading.RLock()
@@ -83,7 +82,7 @@ class Store:
 
     def timestamp(self) -> str:
         """Now, as metadata writes it."""
-        return self.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return time_text(self.now())
 
     def find(self, key: Key) -> Obj | None:
         """The stored object itself."""

@@ -15,6 +15,7 @@ from api.kube.errors import (
     Gone,
     Invalid,
     NotFound,
+    NotServed,
     TooManyRequests,
     Unavailable,
     Unreachable,
@@ -101,6 +102,31 @@ def test_delete_names_the_object_it_means():
     first, second = server.asked
     assert first.body["preconditions"] == {"uid": "u-1", "resourceVersion": "7"}
     assert "preconditions" not in second.body
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Json(b"404 page not found\n", status=404),
+        refusal(404, "NotFound", "the server could not find the requested resource"),
+    ],
+    ids=["no group", "no kind"],
+)
+@pytest.mark.parametrize(
+    ("path", "group_version", "remedy"),
+    [
+        ("/apis/resource.k8s.io/v1/resourceslices", "resource.k8s.io/v1", "Kubernetes 1.34 or newer"),
+        ("/apis/lanewise.dev/v1alpha1/nodeinventories/a", "lanewise.dev/v1alpha1", "kubectl apply -k deploy"),
+        ("/api/v1/things", "v1", "kubectl api-versions"),
+    ],
+)
+def test_a_kind_that_is_not_served_is_no_missing_object(answer, path, group_version, remedy):
+    """Case I9: who takes a 404 for "deleted" must not believe that of a whole kind; the remedy is the group's."""
+    with Scripted(answer) as (client, _), pytest.raises(NotServed) as caught:
+        client.get(path)
+    assert not isinstance(caught.value, NotFound)
+    assert caught.value.what == f"GET {path}: 404 NotFound: the API server does not serve {group_version}"
+    assert remedy in caught.value.remedy
 
 
 @pytest.mark.parametrize(

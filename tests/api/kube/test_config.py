@@ -2,6 +2,7 @@
 
 import base64
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,34 @@ def test_pod_without_service_account_says_what_is_missing(token_dir, missing):
     assert reason.remedy
 
 
+@pytest.mark.parametrize("content", ["", "two lines\nof it", "caf\u00e9"], ids=["empty", "two lines", "no ASCII"])
+def test_token_file_without_a_token_is_refused(token_dir, content):
+    """What could not stand in a header would fail with every call, in words of some library."""
+    (token_dir / "token").write_text(content, encoding="utf-8")
+    assert refused(config.load, None, IN_CLUSTER, token_dir=token_dir).source == str(token_dir / "token")
+
+
+@pytest.mark.parametrize("port", ["https", "0", "70000", "\u0661"])
+def test_port_in_the_environment_that_is_none(token_dir, port):
+    """The variable is named."""
+    reason = refused(config.load, None, {**IN_CLUSTER, "KUBERNETES_SERVICE_PORT": port}, token_dir=token_dir)
+    assert reason.what == f"KUBERNETES_SERVICE_PORT: {port!r} is no port"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "field"),
+    [
+        ({"certificate-authority-data": "aGVsbG8="}, {}, "certificate-authority-data"),
+        ({}, {"client-certificate-data": "aGVsbG8=", "client-key-data": "aGVsbG8="}, "client-certificate-data"),
+    ],
+)
+def test_certificate_that_is_none_is_refused_with_the_files_path(tmp_path, cluster, user, field):
+    """Also where it stands in the kubeconfig itself."""
+    server = config.load(a_kubeconfig(tmp_path / "config", cluster=cluster, user=user), {})
+    reason = refused(Client, server, user_agent="test")
+    assert reason.source == f"{tmp_path}/config: {field}"
+
+
 def test_what_a_person_names_goes_before_the_surroundings(tmp_path, token_dir):
     """Flag, then KUBECONFIG, then the pod, then the home directory."""
     flag = a_kubeconfig(tmp_path / "flag", cluster={"server": "https://flag"})
@@ -128,21 +157,15 @@ def test_token_file_wins_over_token(tmp_path):
     assert config.load(path, {}).tokens.token() == "from-file"
 
 
-def test_another_context_can_be_named(tmp_path):
-    """The current context is only the default."""
-    path = a_kubeconfig(tmp_path / "config", name="dev")
-    reason = refused(config.load, path, {}, context="prod")
-    assert reason.what == f"{path}: there is no context 'prod'"
-    assert reason.remedy == "use one of: dev"
-
-
 def test_several_files_are_merged(tmp_path):
     """Of several files in KUBECONFIG the first to name something wins, and missing ones are passed over."""
     one = a_kubeconfig(tmp_path / "one", name="one")
     two = a_kubeconfig(tmp_path / "two", name="two", cluster={"server": "https://two"})
     env = {"KUBECONFIG": f"{tmp_path}/none:{one}:{two}"}
     assert config.load(None, env).url == "https://api.example:6443"
-    assert config.load(None, env, context="two").url == "https://two"
+    chosen = tmp_path / "chosen"
+    chosen.write_text("current-context: two")
+    assert config.load(None, {"KUBECONFIG": f"{chosen}:{one}:{two}"}).url == "https://two"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +175,12 @@ def test_several_files_are_merged(tmp_path):
         ("just text", "is no kubeconfig"),
         ("apiVersion: v1", "no current-context is set"),
         ("current-context: x", "there is no context 'x'"),
+        ("when: 2026-13-45", "is not YAML"),
+        ("[" * 1000, "is not YAML"),
+        ("a: !!python/object/apply:os.system [id]", "is not YAML (line 1)"),
+        ("--- 1\n--- 2\n", "is not YAML (line 2)"),
     ],
+    ids=lambda text: text[:20],
 )
 def test_file_that_is_no_kubeconfig_is_refused(tmp_path, text, problem):
     """Each way of being wrong has its sentence, with the path."""
@@ -178,6 +206,18 @@ def test_missing_file_is_refused_with_its_path(tmp_path):
         ({"username": "admin", "password": "x"}, {}, "users[dev].user.username", "is not supported"),
         ({"as": "root"}, {}, "users[dev].user.as", "is not supported"),
         ({}, {"server": "api.example:6443"}, "clusters[dev].cluster.server", "'api.example:6443' is no URL"),
+        (
+            {},
+            {"server": "https://api.example:port"},
+            "clusters[dev].cluster.server",
+            "'https://api.example:port' is no URL",
+        ),
+        ({}, {"server": "https://[::1"}, "clusters[dev].cluster.server", "'https://[::1' is no URL"),
+        ({}, {"server": "https://:6443"}, "clusters[dev].cluster.server", "'https://:6443' is no URL"),
+        ({"token": "one\ntwo"}, {}, "users[dev].user.token", "has characters that no token has"),
+        ({"client-certificate-data": "YQ=="}, {}, "users[dev].user.client-key", "is missing"),
+        ({"client-key-data": "YQ=="}, {}, "users[dev].user.client-certificate", "is missing"),
+        ({"exec": 5}, {}, "users[dev].user.exec", "gave no credentials"),
         ({}, {"proxy-url": "http://p"}, "clusters[dev].cluster.proxy-url", "Lanewise uses no proxies"),
     ],
 )
@@ -230,3 +270,13 @@ def test_plain_kubeconfig_does_not_import_the_official_client(tmp_path, monkeypa
     for name in ("kubernetes", "kubernetes.client", "kubernetes.config"):
         monkeypatch.setitem(sys.modules, name, None)
     assert config.load(a_kubeconfig(tmp_path / "config", user={"token": "t"}), {}).tokens.token() == "t"
+
+
+def test_the_release_that_sends_no_token_is_excluded():
+    """Case L1: kubernetes 36.0.0 has no Authorization header in a cluster (kubernetes-client/python#2584)."""
+    root = Path(__file__).parents[3]
+    (needed,) = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]["controller"]
+    assert needed.startswith("kubernetes")
+    assert "!=36.0.0" in needed
+    locked = "\n".join(path.read_text() for path in (root / "requirements").glob("*.txt"))
+    assert "kubernetes==36.0.0 " not in locked

@@ -135,7 +135,7 @@ def test_repeat_after_the_event_has_expired_is_a_new_one():
 def test_object_without_namespace_is_told_in_default():
     """Events about nodes live in the namespace default."""
     with recording() as (recorder, server, _, _):
-        tell(recorder, regarding=Regarding.of({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}}))
+        tell(recorder, regarding=Regarding("v1", "Node", "node-a"))
         assert asked(server, 1)[0].path == "/apis/events.k8s.io/v1/namespaces/default/events"
 
 
@@ -190,3 +190,9 @@ def test_cut_text_fits_and_is_whole_characters(text, limit):
     else:
         assert short.endswith("…")
         assert text.startswith(short[:-1])
+
+
+def test_text_that_is_no_utf8_is_told_all_the_same():
+    """A file's name in a reason may hold any byte, and telling must never cost the work."""
+    assert cut("/etc/\udcff.json", 100) == "/etc/\\udcff.json"
+    assert cut("\udcff" * 10, 10) == "\\udcff\\…"

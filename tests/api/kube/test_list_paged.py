@@ -38,4 +38,3 @@ def test_reflector_lists_in_pages_and_says_once_that_it_is_synced():
         assert heard.synced == 1
         assert reflector.wait_synced(0)
         assert reflector.snapshot() == {"a": "a", "team/b": "b"}
-        assert reflector.find("team/b") == "b"

@@ -27,3 +27,9 @@ def test_paths_are_those_of_the_api(path, wanted):
 def test_kinds_know_their_api_version():
     """What is written into new objects fits the path they are sent to."""
     assert (NODES.api_version, SLICES.api_version) == ("v1", "resource.k8s.io/v1")
+
+
+def test_an_empty_name_is_no_collection():
+    """DELETE on a collection deletes all of it."""
+    with pytest.raises(ValueError, match="no name for one of leases"):
+        LEASES.path("lanewise-system", "")

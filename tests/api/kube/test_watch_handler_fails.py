@@ -62,7 +62,7 @@ def test_object_that_cannot_be_read_keeps_its_last_good_value():
         assert heard.wait_for(2) == [("Added", None, "a=1"), ("Added", None, "b")]
         assert reflector.snapshot() == {"a": "a=1", "b": "b"}
     assert [entry["event"] for entry in logs] == ["object could not be read"] * 2
-    assert logs[0]["err"] == "ValueError: no such value"
+    assert logs[0]["why"] == "ValueError: no such value"
 
 
 def test_object_without_name_does_not_end_the_thread():

@@ -65,9 +65,9 @@ def test_an_outage_is_said_when_it_begins_and_when_it_ends():
     ):
         heard.wait_for(1)
         assert reflector.state.last_error == ""
-        assert reflector.state.restarts == 3
+        assert reflector.state.outages == 3
     assert [entry["event"] for entry in logs] == ["watch interrupted", "watch recovered"]
-    assert logs[0]["err"].endswith(": the connection was dropped")
+    assert logs[0]["why"].endswith(": the connection was dropped")
 
 
 def test_restart_of_the_server_is_survived():

@@ -98,7 +98,7 @@ def test_record_says_what_is_needed_without_the_api(world):
         "format": 1,
         "claim": {"namespace": "team-a", "name": "train-1", "uid": "uid-1"},
         "bootID": "boot-1",
-        "preparedAt": "2026-11-30T00:16:40+00:00",
+        "preparedAt": "2026-11-30T00:16:40Z",
         "devices": [
             {
                 "pool": POOL,
@@ -154,7 +154,6 @@ def test_admin_access_stands_beside_the_holder(world):
     claims.unprepare(c2)
     assert world.holds() == {device(0): "uid-1"}
     refusal(lambda: prepare(claims, c3))
-    assert claims.held() == {device(0): (c1,)}
 
 
 def test_held_device_is_free_after_its_release(world):
@@ -280,16 +279,6 @@ def test_stale_hold_does_not_block(world):
     LocalDisk().link(world.state_dir / "devices" / device(0), "uid-9")
     prepare(claims, ref)
     assert world.holds() == {device(0): "uid-1"}
-
-
-def test_held_names_every_claim_of_a_device(world):
-    """For status and health: who holds it, then who else sees it."""
-    claims = world.claims()
-    admin = world.allocate(a_claim(a_ref(1), a_result(0, admin_access=True)))
-    owner = world.allocate(a_claim(a_ref(2), 0, 1))
-    prepare(claims, admin)
-    prepare(claims, owner)
-    assert claims.held() == {device(0): (owner, admin), device(1): (owner,)}
 
 
 @pytest.mark.parametrize("uid", ["", "../../etc/passwd", "a/b", ".", "uid.json", "x" * 200])

@@ -12,7 +12,6 @@ from kubeletplugin.sockets.paths import (
     PLUGINS_DIR,
     REGISTRY_DIR,
     SOCKET_PATH_BYTES,
-    Settings,
     ours_in_plugin_dir,
     ours_in_registry,
     registration_names,
@@ -67,14 +66,14 @@ def test_registry_too_long_for_the_uid_takes_a_hashed_name(length, form):
     assert len(str(paths.registration)) <= SOCKET_PATH_BYTES
 
 
-def test_path_of_108_bytes_is_refused_with_the_setting_to_shorten():
+def test_path_of_108_bytes_is_refused_with_the_flag_to_shorten():
     """Case H6: gRPC would say no more than "failed to bind"."""
     good = Path("/" + "p" * (SOCKET_PATH_BYTES - len(f"/dra-{UID}.sock") - 1))
     assert len(str(socket_paths(DRIVER, Path("/r"), good, pod_uid=UID).dra)) == SOCKET_PATH_BYTES
     with pytest.raises(Refused) as caught:
-        socket_paths(DRIVER, Path("/r"), Path(f"{good}p"), pod_uid=UID, settings=Settings(plugin_dir="$PLUGIN_DIR"))
+        socket_paths(DRIVER, Path("/r"), Path(f"{good}p"), pod_uid=UID)
     assert str(caught.value) == (
-        f"$PLUGIN_DIR: {good}p/dra-{UID}.sock is 1 bytes longer than the 107 that a socket path can have"
+        f"--plugin-dir: {good}p/dra-{UID}.sock is 1 bytes longer than the 107 that a socket path can have"
         " (use a directory whose path is shorter by 1 bytes or more)"
     )
 

@@ -1,0 +1,495 @@
+"""The whole plugin on a simulated machine, between an API server and a stand-in for the kubelet."""
+
+import functools
+import json
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+from structlog.testing import capture_logs
+
+from api.inventory import decode
+from api.refusals import Refused
+from kubeletplugin import plugin as plugin_module
+from kubeletplugin.discovery.simulated import SimulatedSource
+from kubeletplugin.plugin import Plugin
+from kubeletplugin.settings import Settings, parse
+from tests.support.controlled_cluster import NAMESPACE, SECONDS, a_client, a_town
+from tests.support.kubelet import Kubelet
+from tests.support.machines import TWO_GPUS
+
+DRIVER = "gpu.lanewise.dev"
+NODE = "node-a"
+POOL = f"{NODE}/{DRIVER}"
+FIRST, SECOND = "gpu-53-00-0", "gpu-64-00-0"
+OLD, NEW = "0b6d2f5e-1111-4a3c-9a55-3c1b6a8e7d11", "7c1e9a04-2222-4a3c-9a55-3c1b6a8e7d11"
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    """Plain files for device nodes, so that no test needs CAP_MKNOD; sockets looked at often; logs kept off the terminal."""
+    monkeypatch.setattr(plugin_module, "SimulatedSource", functools.partial(SimulatedSource, nodes="plain"))
+    monkeypatch.setattr(plugin_module, "SOCKET_CHECK_SECONDS", 0.05)
+    with capture_logs():
+        yield
+
+
+def until(holds, seconds=SECONDS):
+    """Wait for what no lock or queue tells of."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not come to pass"
+        threading.Event().wait(0.02)
+
+
+class Site:
+    """A node's directories, its API server, and the plugins and the kubelet on it."""
+
+    def __init__(self, base: Path, town, client, kubelet):
+        self.base, self.town, self.client, self.kubelet = base, town, client, kubelet
+        (base / "reg").mkdir()
+        self.machine = base / "machine.yaml"
+        self.machine.write_text(TWO_GPUS)
+        self.owner = town.node(NODE)
+        town.api.store.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}})
+        self.started: list[Plugin] = []
+
+    def settings(self, **changes) -> Settings:
+        base = self.base
+        flags = {
+            "node-name": NODE,
+            "plugin-dir": base / "plug",
+            "registry-dir": base / "reg",
+            "cdi-dir": base / "cdi",
+            "machine": self.machine,
+        }
+        settings = parse([f"--{flag}={value}" for flag, value in flags.items()], {})
+        return replace(settings, rediscover_seconds=3600, reconcile_seconds=3600, **changes)
+
+    def plugin(self, *, pod_uid=None, **changes) -> Plugin:
+        """Started; stopped at the end of the test."""
+        plugin = Plugin(self.settings(pod_uid=pod_uid, **changes), self.client, version="0.1.0")
+        plugin.start()
+        self.started.append(plugin)
+        return plugin
+
+    def ready(self, **options) -> Plugin:
+        """Started, its machine known and reported, registered with the kubelet."""
+        plugin = self.plugin(**options)
+        self.kubelet.scan()
+        until(lambda: plugin.why_not_ready() is None)
+        self.town.wait(lambda: any(self.entries().values()))
+        return plugin
+
+    def stop(self, plugin) -> None:
+        """As on SIGTERM."""
+        self.started.remove(plugin)
+        plugin.stop()
+
+    def kill(self, plugin) -> None:
+        """As near to SIGKILL as one process gets: the sockets stay where they are, answered by nobody."""
+        paths = [*(self.base / "reg").iterdir(), *(self.base / "plug").glob("*.sock")]
+        for path in paths:
+            path.rename(path.with_suffix(".kept"))
+        self.stop(plugin)
+        for path in paths:
+            path.with_suffix(".kept").rename(path)
+        self.kubelet.close()  # and it takes the next instance's socket for a new one, by its time
+
+    def claim(self, name, *devices, namespace="team-a", driver=DRIVER):
+        """An allocated claim in the API server, as (namespace, name, uid)."""
+        results = [{"request": "gpu", "driver": driver, "pool": POOL, "device": device} for device in devices]
+        obj = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]}},
+            "status": {"allocation": {"devices": {"results": results}}},
+        }
+        return namespace, name, self.town.api.store.put(obj)["metadata"]["uid"]
+
+    def prepare(self, claim):
+        """The plugin's answer for the claim."""
+        return self.kubelet.plugin(DRIVER).prepare([claim]).claims[claim[2]]
+
+    def unprepare(self, claim):
+        return self.kubelet.plugin(DRIVER).unprepare([claim]).claims[claim[2]]
+
+    def cdi_files(self):
+        return sorted((self.base / "cdi").glob("*"))
+
+    def records(self):
+        return sorted(path.stem for path in (self.base / "plug/claims").glob("*.json"))
+
+    def sockets(self):
+        return sorted(
+            path.name
+            for folder in ("reg", "plug")
+            for path in (self.base / folder).iterdir()
+            if path.name.endswith(".sock")
+        )
+
+    def inventory(self):
+        obj = self.town.api.store.get("nodeinventories", NODE)
+        return None if obj is None else decode(obj)
+
+    def entries(self):
+        found = self.inventory()
+        return {entry.id: entry.registered for entry in found.instances} if found else {}
+
+    def leases(self):
+        return sorted(obj["metadata"]["name"] for obj in self.town.api.store.listed("leases", NAMESPACE))
+
+    def events(self):
+        return self.town.api.store.listed("events.events.k8s.io", "team-a")
+
+
+@pytest.fixture
+def site():
+    """Below /tmp, because a socket path has 107 bytes."""
+    with (
+        tempfile.TemporaryDirectory(prefix="lw-", dir="/tmp") as base,
+        a_town() as town,
+        a_client(town.api, "plugin") as client,
+    ):
+        (Path(base) / "reg").mkdir(exist_ok=True)
+        with Kubelet(Path(base) / "reg") as kubelet:
+            (Path(base) / "reg").rmdir()
+            made = Site(Path(base), town, client, kubelet)
+            yield made
+            for plugin in made.started:
+                plugin.stop()
+
+
+def test_it_registers_and_reports(site):
+    """What is found is in the inventory, the kubelet's hold in its entry, and a Lease is there."""
+    plugin = site.plugin()
+    assert plugin.why_not_live() is None
+    site.town.wait(lambda: len(site.leases()) == 1)
+    (registered,) = site.kubelet.scan()
+    assert registered.driver == DRIVER
+    assert "v1.DRAPlugin" in registered.supported_versions
+    site.town.wait(lambda: list(site.entries().values()) == [True])
+    found = site.inventory()
+    assert [gpu.uuid for gpu in found.machine.gpus] == [gpu.uuid for gpu in plugin._discovery.current.gpus]
+    assert found.machine.simulated
+    assert found.node_uid == site.owner.uid
+    told = registered.stream.report()
+    while not told.devices:  # a stream opened before the first look at the hardware begins with no device
+        told = registered.stream.report()
+    assert sorted(item.device.device_name for item in told.devices) == [FIRST, SECOND]
+
+
+def test_a_claim_goes_through(site):
+    """Prepared: record, hold and a CDI file that names the GPU. Released: nothing is left."""
+    site.ready()
+    claim = site.claim("train", SECOND)
+    answer = site.prepare(claim)
+    assert answer.error == ""
+    (device,) = answer.devices
+    assert (device.pool_name, device.device_name, list(device.request_names)) == (POOL, SECOND, ["gpu"])
+    (file,) = site.cdi_files()
+    document = json.loads(file.read_text())
+    (entry,) = document["devices"]
+    assert [f"{document['kind']}={entry['name']}"] == list(device.cdi_device_ids)
+    uuid = next(gpu.uuid for gpu in site.inventory().machine.gpus if gpu.minor == 1)
+    assert uuid in json.dumps(entry["containerEdits"]["env"])
+    assert "/dev/nvidia1" in json.dumps(entry["containerEdits"])
+    assert "/dev/nvidia0" not in json.dumps(document)
+    assert site.records() == [claim[2]]
+    assert site.unprepare(claim).error == ""
+    assert (site.cdi_files(), site.records()) == ([], [])
+    assert site.unprepare(claim).error == ""
+
+
+def test_a_refusal_is_an_event_on_the_claim(site):
+    """In words that a user can act on; for the kubelet it is this claim's answer, not a failed call."""
+    site.ready()
+    first, second = site.claim("train", FIRST), site.claim("serve", FIRST)
+    assert site.prepare(first).error == ""
+    answer = site.prepare(second)
+    assert answer.error.startswith(f"claim team-a/serve: {FIRST} on {NODE} is still held by claim team-a/train")
+    site.town.wait(lambda: len(site.events()) == 1)
+    (event,) = site.events()
+    assert (event["regarding"]["name"], event["regarding"]["uid"]) == ("serve", second[2])
+    assert (event["type"], event["reason"]) == ("Warning", "PrepareRefused")
+    assert event["note"].startswith(f"claim team-a/serve: {FIRST} on {NODE} is still held by claim team-a/train; ")
+    assert site.records() == [first[2]]
+    site.unprepare(first)
+    assert site.prepare(second).error == ""
+
+
+def test_a_claim_made_anew_under_its_name_is_not_taken_for_the_old(site):
+    """The UID counts."""
+    site.ready()
+    old = site.claim("train", FIRST)
+    site.town.api.store.remove("resourceclaims", "train", "team-a")
+    new = site.claim("train", FIRST)
+    assert "created anew" in site.prepare(old).error
+    assert site.prepare(new).error == ""
+
+
+def test_another_drivers_failure_leaves_us_consistent(site):
+    """Case H8: we prepared, the NIC driver fails for a week. Each retry of ours is the same answer, and whether the release
+    comes at the end, or not until the claim is gone, nothing is left."""
+    site.ready()
+    claim = site.claim("train", FIRST)
+    first = site.prepare(claim)
+    before = (site.records(), [path.read_bytes() for path in site.cdi_files()])
+    for _ in range(5):
+        assert site.prepare(claim) == first
+    assert (site.records(), [path.read_bytes() for path in site.cdi_files()]) == before
+    site.town.api.store.remove("resourceclaims", "train", "team-a")  # the pod was deleted, and the claim with it
+    assert site.unprepare(claim).error == ""
+    assert (site.records(), site.cdi_files()) == ([], [])
+    assert site.prepare(site.claim("next", FIRST)).error == ""
+
+
+def test_stop_leaves_claims_and_takes_sockets_and_marks(site):
+    """SIGTERM: running pods keep what they have, the kubelet forgets us, and our own entry and Lease are gone."""
+    plugin = site.ready()
+    claim = site.claim("train", FIRST)
+    site.prepare(claim)
+    files = {path: path.read_bytes() for path in site.cdi_files()}
+    site.stop(plugin)
+    assert site.sockets() == []
+    assert site.records() == [claim[2]]
+    assert {path: path.read_bytes() for path in site.cdi_files()} == files
+    assert site.entries() == {}
+    assert site.leases() == []
+    assert len(site.inventory().machine.gpus) == 2
+
+
+def test_the_next_start_knows_what_the_last_one_prepared(site):
+    """Case G13: what was prepared is on disk below --plugin-dir and nowhere else; a start says what it found there."""
+    plugin = site.ready()
+    claim = site.claim("train", FIRST)
+    answer = site.prepare(claim)
+    site.kill(plugin)
+    site.cdi_files()[0].unlink()
+    with capture_logs() as logs:
+        site.ready()
+    (found,) = [entry for entry in logs if entry["event"] == "claims found"]
+    assert found["summary"].startswith("1 claims recorded")
+    until(lambda: len(site.cdi_files()) == 1)
+    assert "is still held by claim team-a/train" in site.prepare(site.claim("serve", FIRST)).error
+    assert site.prepare(claim) == answer
+    assert site.unprepare(claim).error == ""
+
+
+def test_records_on_another_path_are_not_known(site):
+    """Case G13, the other half: state in memory or on a directory that was lost is no evidence, and is not pretended."""
+    plugin = site.ready()
+    site.prepare(site.claim("train", FIRST))
+    site.stop(plugin)
+    site.kubelet.scan()
+    with capture_logs() as logs:
+        site.ready(plugin_dir=site.base / "other")
+    (found,) = [entry for entry in logs if entry["event"] == "claims found"]
+    assert found["summary"].startswith("0 claims recorded")
+
+
+@pytest.mark.parametrize("which", ["reg", "plug"])
+def test_a_removed_socket_is_made_anew(site, which):
+    """Somebody cleaned up; the kubelet forgot us, and is told of us again."""
+    plugin = site.ready()
+    (path,) = (site.base / which).glob("*.sock")
+    inode = path.stat().st_ino
+    path.rename(site.base / "away")  # renamed, so that its inode is not used again at once
+    site.kubelet.scan()
+    until(lambda: path.exists() and path.stat().st_ino != inode)
+    site.kubelet.close()
+    site.kubelet.scan()
+    until(lambda: plugin.why_not_ready() is None)
+    assert site.prepare(site.claim("train", FIRST)).error == ""
+
+
+def test_a_kubelet_that_goes_is_reported(site):
+    """Its health stream ends with it; the inventory says so at once, and again when it is back."""
+    site.ready()
+    site.kubelet.close()
+    site.town.wait(lambda: list(site.entries().values()) == [False])
+    site.kubelet.scan()
+    site.town.wait(lambda: list(site.entries().values()) == [True])
+
+
+def test_a_rolling_update_hands_over(site):
+    """Two pods beside each other: the new one gets the calls, the old one's end takes nothing away that is in use."""
+    old = site.ready(pod_uid=OLD)
+    claim = site.claim("train", FIRST)
+    answer = site.prepare(claim)
+    site.plugin(pod_uid=NEW)
+    site.kubelet.scan()
+    site.town.wait(lambda: site.entries() == {OLD: True, NEW: True})
+    site.stop(old)
+    site.kubelet.scan()
+    assert site.entries() == {NEW: True}
+    assert site.leases() == [f"lanewise-node-{NEW}"]
+    assert site.prepare(claim) == answer
+    assert site.unprepare(claim).error == ""
+    assert site.records() == []
+
+
+def test_without_an_api_server_releases_work_and_prepares_are_retried(site):
+    """A release needs no API; a prepare says that the API server does not answer, and works when it does."""
+    site.ready()
+    first, second = site.claim("train", FIRST), site.claim("serve", FIRST)
+    site.prepare(first)
+    with site.town.api.outage():
+        assert site.unprepare(first).error == ""
+        assert "could not be read from the API server" in site.prepare(second).error
+    assert site.prepare(second).error == ""
+
+
+def test_it_starts_without_an_api_server(site):
+    """The node comes up before the control plane does: sockets first, the report when somebody hears it."""
+    with site.town.api.outage():
+        plugin = site.plugin()
+        site.kubelet.scan()
+        until(lambda: "connection refused" in (plugin.why_not_ready() or ""))
+    until(lambda: plugin.why_not_ready() is None, seconds=20)
+    site.town.wait(lambda: list(site.entries().values()) == [True])
+
+
+def test_hardware_that_is_not_there_yet_is_said_in_the_inventory(site):
+    """A machine file still to come, as a driver that is being installed: the inventory says why, and is put right later."""
+    settings = site.settings()
+    text = site.machine.read_text()
+    site.machine.unlink()
+    plugin = Plugin(settings, site.client, version="0.1.0")
+    plugin.start()
+    site.started.append(plugin)
+    site.kubelet.scan()
+    site.town.wait(lambda: site.inventory() is not None)
+    (left_out,) = site.inventory().machine.left_out
+    assert left_out.what == "driver"
+    assert str(site.machine) in left_out.why
+    assert "No such file" in plugin.why_not_ready()
+    claim = site.claim("train", FIRST)
+    assert f"the GPUs of {NODE} are not known yet" in site.prepare(claim).error
+    site.machine.write_text(text)
+    plugin._discovery.poke()
+    site.town.wait(lambda: len(site.inventory().machine.gpus) == 2)
+    assert site.inventory().machine.left_out == ()
+    assert site.prepare(claim).error == ""
+
+
+def test_a_driver_that_is_not_there_is_said_in_the_inventory(site):
+    """On a real machine without NVIDIA's driver."""
+    settings = replace(
+        site.settings(), machine=None, driver_root=site.base, host_driver_root=site.base, cdi_mode="builtin"
+    )
+    plugin = Plugin(settings, site.client, version="0.1.0")
+    plugin.start()
+    site.started.append(plugin)
+    site.town.wait(lambda: site.inventory() is not None)
+    (left_out,) = site.inventory().machine.left_out
+    assert left_out.what == "driver"
+    assert left_out.why.startswith(f"no NVIDIA driver below {site.base}: ")
+    assert "--driver-root" in left_out.why
+
+
+def test_changed_hardware_changes_the_inventory_without_a_restart(site):
+    """One GPU went; pods that have it are told with the next comparison, the inventory now."""
+    plugin = site.ready()
+    lines = [line for line in TWO_GPUS.splitlines() if "0000:64:00.0" not in line]
+    site.machine.write_text("\n".join(lines))
+    plugin._discovery.poke()
+    site.town.wait(lambda: len(site.inventory().machine.gpus) == 1)
+    site.machine.write_text("gpus: 5")
+    plugin._discovery.poke()
+    until(lambda: plugin._discovery.why is not None)
+    assert len(site.inventory().machine.gpus) == 1, "a file that breaks takes nothing from the pods that run"
+
+
+def test_garbage_among_the_records_hinders_nobody(site):
+    """Each odd file is set aside or left alone, and said; the rest works (issue 3, bad input)."""
+    plugin = site.ready()
+    claim = site.claim("train", FIRST)
+    answer = site.prepare(claim)
+    site.stop(plugin)
+    site.kubelet.scan()
+    room = site.base / "plug"
+    bad = {
+        "empty.json": b"",
+        "0b6d2f5e-3333-4a3c-9a55-3c1b6a8e7d11.json": b"\xff\x00\xfe",
+        "list.json": b"[]",
+        "not a uid!.json": b"{}",
+        "notes.txt": b"hello",
+    }
+    for name, content in bad.items():
+        (room / "claims" / name).write_bytes(content)
+        (room / "devices" / name).write_bytes(content)
+        (room / "released" / name).write_bytes(content)
+        (room / name).write_bytes(content)
+    (room / "claims" / "folder.json").mkdir()
+    (room / "devices" / "gpu-64-00-0").symlink_to("nobody")
+    with capture_logs() as logs:
+        site.ready()
+    assert {entry["event"] for entry in logs if entry["log_level"] == "error"} == {
+        "damaged record found",
+        "record set aside",
+    }
+    kept = {path.read_bytes() for path in (room / "quarantine").iterdir() if path.is_file()}
+    assert {b"", b"\xff\x00\xfe", b"[]"} <= kept
+    assert site.prepare(claim) == answer
+    assert site.prepare(site.claim("serve", SECOND)).error == ""
+    assert site.unprepare(claim).error == ""
+
+
+def test_garbage_among_the_cdi_files_hinders_nobody(site):
+    """Files of ours that say nothing are made anew or removed; other people's are not touched (issue 3, bad input)."""
+    plugin = site.ready()
+    claim = site.claim("train", FIRST)
+    answer = site.prepare(claim)
+    (ours,) = site.cdi_files()
+    good = ours.read_bytes()
+    site.stop(plugin)
+    site.kubelet.scan()
+    ours.write_bytes(b"\x00\xff")
+    stray = ours.with_name(ours.name.replace(claim[2], "0b6d2f5e-5555-4a3c-9a55-3c1b6a8e7d11"))
+    stray.write_bytes(b"[")
+    foreign = site.base / "cdi/nvidia.yaml"
+    foreign.write_bytes(b"not: [even YAML")
+    (site.base / "cdi/folder.json").mkdir()
+    site.ready()
+    assert site.prepare(claim) == answer
+    assert ours.read_bytes() == good
+    assert foreign.read_bytes() == b"not: [even YAML"
+    until(lambda: not stray.exists())
+    assert site.unprepare(claim).error == ""
+    assert not ours.exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "make"),
+    [
+        ("cdi_dir", lambda path: path.write_text("a file")),
+        ("plugin_dir", lambda path: path.write_text("a file")),
+        ("registry_dir", lambda path: None),
+    ],
+)
+def test_a_directory_that_cannot_be_used_is_refused_with_its_path(site, setting, make):
+    """One sentence, before anything runs."""
+    path = site.base / "unfit"
+    make(path)
+    with pytest.raises(Refused) as refused:
+        Plugin(site.settings(**{setting: path}), site.client, version="0.1.0").start()
+    assert str(path) in refused.value.reason.what
+    assert refused.value.reason.remedy
+
+
+def test_calls_of_no_claims_and_of_unknown_ones(site):
+    """The kubelet may ask for nothing, or for what was never there."""
+    site.ready()
+    plugin = site.kubelet.plugin(DRIVER)
+    assert len(plugin.prepare([]).claims) == 0
+    gone = ("team-a", "gone", "0b6d2f5e-4444-4a3c-9a55-3c1b6a8e7d11")
+    assert "it exists no more" in plugin.prepare([gone]).claims[gone[2]].error
+    assert plugin.unprepare([gone]).claims[gone[2]].error == ""
+    with pytest.raises(grpc.RpcError):
+        plugin.channel.unary_unary("/v9.DRAPlugin/NodePrepareResources")(b"", timeout=5)

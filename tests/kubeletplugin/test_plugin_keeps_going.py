@@ -1,0 +1,69 @@
+"""The plugin's own threads: what ends them, and what does not."""
+
+import functools
+import threading
+
+import pytest
+
+from kubeletplugin import plugin as plugin_module
+from kubeletplugin.discovery.simulated import SimulatedSource
+from kubeletplugin.plugin import Plugin
+from kubeletplugin.settings import parse
+from tests.support.controlled_cluster import SECONDS, a_client, a_town
+from tests.support.machines import TWO_GPUS
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    monkeypatch.setattr(plugin_module, "SimulatedSource", functools.partial(SimulatedSource, nodes="plain"))
+    registry = tmp_path / "registry"
+    registry.mkdir()
+    (tmp_path / "machine.yaml").write_text(TWO_GPUS)
+    directories = {"registry-dir": registry, "plugin-dir": tmp_path / "plugin", "cdi-dir": tmp_path / "cdi"}
+    flags = [f"--{flag}={directory}" for flag, directory in directories.items()]
+    settings = parse(["--node-name=node-a", f"--machine={tmp_path}/machine.yaml", *flags], {})
+    with a_town() as town, a_client(town.api, "plugin") as client:
+        town.node("node-a")
+        plugin = Plugin(settings, client, version="0.1.0")
+        plugin.start()
+        try:
+            yield plugin
+        finally:
+            plugin.stop()
+
+
+def test_a_stop_leaves_no_socket_though_they_are_just_being_opened_again(plugin, monkeypatch, tmp_path):
+    """Somebody removed a socket in the moment of the stop: what is being opened is closed as well."""
+    opening, start = threading.Event(), plugin._sockets.start
+
+    def start_late():
+        opening.set()
+        assert plugin._stopping.wait(SECONDS)
+        start()
+
+    monkeypatch.setattr(plugin._sockets, "start", start_late)
+    (registration,) = (tmp_path / "registry").iterdir()
+    registration.unlink()
+    plugin._registration_changed()
+    assert opening.wait(SECONDS)
+    plugin.stop()
+    assert list((tmp_path / "registry").iterdir()) == []
+    assert not (tmp_path / "plugin" / "dra.sock").exists()
+
+
+def test_a_surprise_at_the_sockets_ends_no_thread(plugin, monkeypatch):
+    """Nobody else would open them again, or say that the kubelet has let go of us."""
+    surprised, again = threading.Event(), threading.Event()
+
+    def registered():
+        if not surprised.is_set():
+            surprised.set()
+            raise OSError("too many open files")
+        again.set()
+        return False
+
+    monkeypatch.setattr(plugin._sockets, "registered", registered)
+    plugin._registration_changed()
+    assert surprised.wait(SECONDS)
+    plugin._registration_changed()
+    assert again.wait(SECONDS)
