@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.cluster import pki
 from tests.cluster.cluster import Cluster
 from tests.cluster.pki import NODE
 from tests.cluster.places import ClusterError
@@ -23,12 +24,19 @@ DEFAULT_MACHINE = ROOT / "examples/machines/hgx-h100.yaml"
 POLL_SECONDS = 0.05
 
 
-def until(what: str, true: Callable[[], object], seconds: float = 30.0) -> None:
+def until(what: str, true: Callable[[], object], seconds: float = 60.0) -> None:
     """Return when `true` is; AssertionError that says what was waited for when it is not in time."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
         time.sleep(POLL_SECONDS)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader finds all of it or what was there before."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.write_text(text)
+    temporary.replace(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +106,11 @@ class Lanewise:
         self, *flags: str, name: str = "lanewise-plugin", machine: Path | None = None, pod_uid: str | None = None
     ) -> Part:
         """The node's plugin, with a token bound to the node."""
-        token = self.cluster.bound_token(NAMESPACE, "lanewise-node", node=NODE)
+        self.renew_token(name)
         return self._start(
             name,
             "kubeletplugin.main",
-            f"--kubeconfig={self.cluster.kubeconfig_for(token)}",
+            f"--kubeconfig={self._token(name).with_suffix('.kubeconfig')}",
             f"--node-name={NODE}",
             f"--plugin-dir={self.plugin_dir}",
             f"--registry-dir={self.cluster.plugins_registry}",
@@ -111,6 +119,16 @@ class Lanewise:
             *([f"--pod-uid={pod_uid}"] if pod_uid else []),
             *flags,
         )
+
+    def renew_token(self, name: str = "lanewise-plugin") -> None:
+        """Write the plugin's token anew, bound to the node, where the plugin reads it: as the kubelet does for a pod."""
+        token = self._token(name)
+        write_whole(token, self.cluster.bound_token(NAMESPACE, "lanewise-node", node=NODE))
+        user = {"tokenFile": str(token)}
+        write_whole(token.with_suffix(".kubeconfig"), pki.kubeconfig(self.cluster.server, self.cluster.ca, user))
+
+    def _token(self, name: str) -> Path:
+        return self.cluster.dir / "home" / f"{name}.token"
 
     def _start(self, name: str, module: str, *flags: str) -> Part:
         part = self.part(name)

@@ -41,7 +41,12 @@ def _download(folder: Path) -> list[Path]:
         "APT::Sandbox::User": "root",
     }
     flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    _run("apt-get", "-y", "-qq", "--download-only", "--no-install-recommends", *flags, "install", *PACKAGES)
+    download = ("apt-get", "-y", "-qq", "--download-only", "--no-install-recommends", *flags, "install", *PACKAGES)
+    try:
+        _run(*download)
+    except ClusterError:  # the lists of a fresh machine are empty, those of an old one name packages that are gone
+        _run("apt-get", "-qq", "update")
+        _run(*download)
     return sorted(folder.glob("*.deb"))
 
 

@@ -56,8 +56,9 @@ def pod(
     limits: dict[str, str] | None = None,
     grace_seconds: int = 1,
     restart: str = "Never",
+    script: str = "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done",
 ) -> dict[str, Any]:
-    """A pod whose containers each use all of its claims and sleep until they are told to end."""
+    """A pod whose containers each use all of its claims; they sleep until they are told to end, unless `script` says else."""
     named = [{"name": f"claim-{n}", "resourceClaimName": each} for n, each in enumerate(claims)]
     made = [{"name": f"made-{n}", "resourceClaimTemplateName": each} for n, each in enumerate(templates)]
     resources: dict[str, Any] = {"claims": [{"name": each["name"]} for each in named + made]}
@@ -76,7 +77,7 @@ def pod(
                     "name": each,
                     "image": BUSYBOX,
                     "imagePullPolicy": "Never",
-                    "command": ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done"],
+                    "command": ["/bin/sh", "-c", script],
                     "resources": resources,
                 }
                 for each in containers
@@ -148,7 +149,7 @@ class Site:
         until("no claim is left", lambda: not self.claims())
         until("nothing is left on the node", lambda: self.kept() == (set(), set(), {}), 90)
 
-    def running(self, *pods: dict[str, Any] | str, seconds: float = 60) -> None:
+    def running(self, *pods: dict[str, Any] | str, seconds: float = 115) -> None:
         """Wait until the pods are Ready."""
         names = [each if isinstance(each, str) else each["metadata"]["name"] for each in pods]
         self.cluster.kubectl("wait", "--for=condition=Ready", f"--timeout={seconds:.0f}s", *(f"pod/{n}" for n in names))

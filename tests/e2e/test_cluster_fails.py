@@ -135,6 +135,7 @@ def test_node_object_deleted_and_created_again(site):
         60,
     )
     uid = site.cluster.get("/api/v1/nodes/localhost")["metadata"]["uid"]
+    site.lanewise.renew_token()  # the old one was bound to the old Node
 
     def owned_anew() -> bool:
         try:

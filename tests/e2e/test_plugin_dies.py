@@ -7,38 +7,31 @@ from functools import partial
 from tests.cluster.lanewise import DRIVER, until
 from tests.e2e.site import claim, pod, template
 
+KILLS = 5
+
 
 def test_killed_in_the_middle_of_fifty_prepares(site):
-    """Fifty pods come and go eight at a time while the plugin is killed again and again; nothing is lost or kept."""
-    site.apply(template("each"))
-    pods = [pod(f"storm-{n}", templates=["each"]) for n in range(50)]
-    site.apply(*pods)
+    """Fifty pods on eight GPUs while the plugin is killed again and again; each gets one GPU, and nothing is lost or kept."""
+    script = "env | grep -c '^LANEWISE_DEVICE_.*=GPU-'; ls /dev | grep -c '^nvidia[0-9]'; sleep 1"
+    names = [f"storm-{n}" for n in range(50)]
+    site.apply(template("each"), *(pod(name, templates=["each"], script=script) for name in names))
 
-    def finish(name: str) -> None:
-        """A pod that runs makes room for one that waits."""
-        site.running(name, seconds=240)
-        assert len(site.seen(name).uuids) == 1
-        site.delete(pod(name))
+    def phases() -> list[str]:
+        return [
+            each["status"].get("phase", "") for each in site.cluster.get("/api/v1/namespaces/default/pods")["items"]
+        ]
 
-    def through() -> int:
-        return sum(each.done() for each in done)
+    def through(number: int) -> bool:
+        assert "Failed" not in phases()
+        return phases().count("Succeeded") >= number
 
-    def reached(number: int) -> bool:
-        return through() >= number
-
-    with ThreadPoolExecutor(10) as hands:
-        done = [hands.submit(finish, each["metadata"]["name"]) for each in pods]
-        kills = 0
-        while not all(each.done() for each in done):
-            enough = min(through() + 2, 50)
-            until("two more pods are through", partial(reached, enough), 240)
-            if kills < 8:
-                site.plugin.kill()
-                site.lanewise.start_plugin()
-                kills += 1
-        for each in done:
-            each.result()
-    until("nothing is left", lambda: site.kept() == (set(), set(), {}) and not site.claims(), 90)
+    for kill in range(1, KILLS + 1):
+        until(f"{4 * kill} pods are through", partial(through, 4 * kill), 240)
+        site.plugin.kill()
+        site.lanewise.start_plugin()
+    until("all pods are through", partial(through, 50), 400)
+    assert {site.cluster.kubectl("logs", name) for name in names} == {"1\n1\n"}
+    until("nothing is left", lambda: site.kept() == (set(), set(), {}), 90)
     site.published()
 
 
