@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 MACHINE ?= examples/machines/hgx-h100.yaml
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url
 
-.PHONY: help test lint gen gen-check lock demo cluster cluster-down e2e clean
+.PHONY: help test test-gpu lint gen gen-check lock demo cluster cluster-down e2e clean
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
@@ -16,6 +16,9 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 test: $(STAMP) ## the unit suite: no root, no cluster, no GPU
 	$(BIN)/pytest -m "not cluster and not gpu" -n 2 --dist loadscope $(PYTEST_ARGS)
+
+test-gpu: $(STAMP) ## the checks that need an NVIDIA GPU with its driver on this machine
+	$(BIN)/pytest -m gpu tests/gpu $(PYTEST_ARGS)
 
 lint: $(STAMP) ## style, types, import rules
 	$(BIN)/ruff check .
