@@ -1,24 +1,51 @@
 """The edge of every program: a refusal is told in a sentence, never as a traceback."""
 
+import os
+import select
 import sys
 from collections.abc import Callable
+from typing import TextIO
 
 from api.refusals import Reason, Refused, Several
 
 BAD_INPUT = 2
 """Exit code of a program that was told something it cannot use; argparse's own."""
+NOBODY_READS = 141
+"""Exit code when the reader of our output has gone (`| head`): 128 + SIGPIPE, as other programs have it."""
 
 
 def run(main: Callable[[], int]) -> int:
-    """The exit code of `main`. Refused becomes one line on stderr for each reason, and the exit code 2."""
+    """The exit code of `main`. Refused becomes one line on stderr for each reason, and the exit code 2. Output that
+    nobody reads any more ends the program without a word."""
     try:
-        return main()
+        code = main()
+        sys.stdout.flush()  # what is still to be written fails here, where it can be answered, and not at the very end
+        return code
     except Refused as refused:
         for reason in _each(refused.reason):
             print(f"error: {reason.what} ({reason.remedy})", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        if not _is_unread(sys.stdout):
+            raise
+        _discard(sys.stdout)
+        return NOBODY_READS
+
+
+def _is_unread(stream: TextIO) -> bool:
+    """Whether its reader has gone: the kernel then reports an error on our end of the pipe, asked or not."""
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+
+
+def _discard(stream: TextIO) -> None:
+    """Let the interpreter's last flush of the stream end nowhere, not in another error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _each(reason: Reason) -> tuple[Reason, ...]:

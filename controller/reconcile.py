@@ -167,7 +167,7 @@ class Reconciler:
                     lease = lease_info(self._api.get(LEASES.path(self._settings.namespace, entry.lease)))
                 except NotFound:
                     continue
-                heard = self._state.lease_is(lease) or heard
+                heard = (self._state.lease_is(lease) and lease.holder == facts.node) or heard
         return heard
 
     def _look_for_unseen(self, node: str) -> None:
@@ -263,8 +263,10 @@ class Reconciler:
             path = NODE_INVENTORIES.path(name=node, subresource="status")
             gone = encode_instance(node, None)
             # The Lease first: without the entry nobody would know of it any more.
-            with contextlib.suppress(NotFound):
-                self._api.delete(LEASES.path(self._settings.namespace, entry.lease))
+            # Another's is not ours to delete, whatever this node's inventory says.
+            if self._state.lease_holder(entry.lease) in {None, node}:
+                with contextlib.suppress(NotFound):
+                    self._api.delete(LEASES.path(self._settings.namespace, entry.lease))
             try:
                 answer = self._api.apply(path, gone, field_manager=instance_manager(entry.id), force=True)
             except NotFound:
@@ -283,7 +285,8 @@ class Reconciler:
 
 def lease_info(obj: Mapping[str, Any]) -> LeaseInfo:
     """What matters of a Lease (parsed JSON)."""
-    return LeaseInfo(obj["metadata"]["name"], str((obj.get("spec") or {}).get("renewTime") or ""))
+    spec = obj.get("spec") or {}
+    return LeaseInfo(obj["metadata"]["name"], str(spec.get("renewTime") or ""), str(spec.get("holderIdentity") or ""))
 
 
 def _dropped(adopted: Iterable[Adopted]) -> tuple[str, ...]:

@@ -114,8 +114,8 @@ class State:
     def lease_gone(self, name: str) -> None:
         """A Lease was deleted."""
         with self._lock:
-            self._signs.lease_gone(name)
             node = self._signs.node_of(name)
+            self._signs.lease_gone(name)
         if node is not None:
             self._wake(node)
 
@@ -204,7 +204,7 @@ class State:
                 allocatable=info.allocatable if info else None,
                 foreign=(*self._foreign.get(node, {}).values(), *self._foreign.get(None, {}).values()),
                 signs=NodeSigns(
-                    instances=self._signs.of(reported.instances if reported else ()),
+                    instances=self._signs.of(node, reported.instances if reported else ()),
                     slices_exist=bool(self._ours.of(node)),
                     wiped_at=self._ours.wiped_at(node),
                 ),
@@ -224,7 +224,12 @@ class State:
         """Plugin instances of which nothing was heard since that moment."""
         with self._lock:
             reported = self._reported.get(node)
-            return self._signs.long_silent(reported.instances if reported else (), before)
+            return self._signs.long_silent(node, reported.instances if reported else (), before)
+
+    def lease_holder(self, name: str) -> str | None:
+        """Which node's the Lease is, by what it says itself; None for one that was not seen."""
+        with self._lock:
+            return self._signs.holder(name)
 
     def inventory_object(self, node: str) -> Object | None:
         """The NodeInventory as stored."""

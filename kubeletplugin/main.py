@@ -24,12 +24,15 @@ from kubeletplugin.sockets.probe import probe
 PROBE_FLAG = "--probe"
 """Ask a running plugin's sockets as the kubelet would, and exit: 0 when they answer."""
 PROBE_SECONDS = 5.0
+RESTART = 1
+"""Exit code of a plugin that ends because only a new process helps: Kubernetes starts it anew."""
 
 _log = structlog.get_logger(__name__)
 
 
 def main() -> int:
-    """Serve until SIGTERM or SIGINT. Exit code 2 for input that cannot be used, said in one sentence."""
+    """Serve until SIGTERM or SIGINT, or until only a new process helps: exit code 1. Exit code 2 for input that cannot be
+    used, said in one sentence."""
     return run(lambda: _main(sys.argv[1:], os.environ))
 
 
@@ -57,14 +60,14 @@ def _serve(settings: Settings, environment: Mapping[str, str]) -> int:
         SimulatedSource(settings.machine, settings.machine_root, settings.node).discover()
     server = load(settings.kubeconfig, environment)
     with Client(server, user_agent=f"lanewise-kubeletplugin/{VERSION}", pool_size=8) as client:
-        plugin = Plugin(settings, client, version=VERSION)
+        plugin = Plugin(settings, client, version=VERSION, ended=told)
         with ProbeServer(settings.probe_port, healthz=plugin.why_not_live, readyz=plugin.why_not_ready):
             plugin.start()
             _log.info("plugin started", version=VERSION, driver=settings.driver, pod_uid=settings.pod_uid)
             told.wait()
             plugin.stop()
-    _log.info("plugin stopped")
-    return 0
+    _log.info("plugin stopped", why=plugin.restart_wanted or "told to")
+    return 0 if plugin.restart_wanted is None else RESTART
 
 
 if __name__ == "__main__":

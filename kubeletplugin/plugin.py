@@ -1,12 +1,12 @@
 """The node plugin put together: which part tells which, what starts first, and what ends last.
 
-Deciding is elsewhere; here are only the wires, and the two loops that keep looking: one at the kubelet's sockets, one at
-what the plugin keeps on disk.
+Deciding is elsewhere; here are only the wires, and the three loops that keep looking: at the kubelet's sockets, at what the
+plugin keeps on disk, and at what the API knows of that. The last waits for an API server, so that nothing may wait for it.
 """
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import NAMESPACE_DNS, uuid5
 
 import structlog
@@ -29,8 +29,9 @@ from kubeletplugin.cdi.simulated import SimulatedContent
 from kubeletplugin.claims.injection import ClaimInjection
 from kubeletplugin.claims.notices import Notice
 from kubeletplugin.claims.prepare import Claims
+from kubeletplugin.claims.states import Event
 from kubeletplugin.discovery import uevents
-from kubeletplugin.discovery.nvml import NvmlSource
+from kubeletplugin.discovery.nvml import NvmlFailed, NvmlSource
 from kubeletplugin.discovery.rediscovery import Discovery
 from kubeletplugin.discovery.simulated import SimulatedSource
 from kubeletplugin.discovery.source import Source
@@ -45,7 +46,11 @@ SOCKET_CHECK_SECONDS = 5.0
 """How often to see that the socket files still lead to us: nobody tells when they are removed."""
 
 CLAIMS_SECONDS = 5.0
-"""How long a stop waits for a comparison of claims. It may be cut off anywhere: what it leaves, the next start mends."""
+"""How long a stop waits for each look at the claims. It may be cut off anywhere: what it leaves, the next start mends."""
+
+MISMATCH_SECONDS = 60.0
+"""How long a state that only a restart mends must last where no hardware was found yet: a new process may find the same, and
+restarts must not follow each other faster than a look at the hardware."""
 
 _log = structlog.get_logger(__name__)
 
@@ -53,8 +58,24 @@ _log = structlog.get_logger(__name__)
 class Plugin:
     """One instance of the node plugin. `start`, `stop` and the construction belong to one thread."""
 
-    def __init__(self, settings: Settings, client: Client, *, version: str) -> None:
-        """Raises Refused for settings that cannot work on this node. Nothing is touched yet but read."""
+    def __init__(
+        self,
+        settings: Settings,
+        client: Client,
+        *,
+        version: str,
+        ended: threading.Event | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raises Refused for settings that cannot work on this node. Nothing is touched yet but read.
+
+        `ended` is set when the plugin should be stopped and its process end, to be started anew; see `restart_wanted`.
+        """
+        self.restart_wanted: str | None = None
+        """Why the process should end with an error; None while nothing asks for it."""
+        self._ended = ended or threading.Event()
+        self._clock = clock
+        self._trouble_since = 0.0
         self._settings = settings
         self._client = client
         self._paths = socket_paths(
@@ -94,10 +115,13 @@ class Plugin:
         self._listener: uevents.Listener | None = None
         self._news = threading.Condition()
         self._changed = False
-        self._compare_now = threading.Event()
+        self._restore_now = threading.Event()
         self._stopping = threading.Event()
         self._socket_keeper = threading.Thread(target=self._keep_sockets, name="keep-sockets", daemon=True)
-        self._claim_keeper = threading.Thread(target=self._keep_claims, name="keep-claims", daemon=True)
+        self._claim_keepers = (
+            threading.Thread(target=self._keep_claims, name="keep-claims", daemon=True),
+            threading.Thread(target=self._compare_claims, name="compare-claims", daemon=True),
+        )
 
     def start(self) -> None:
         """Serve. Refused when a socket or directory cannot be used; then nothing is left running."""
@@ -110,12 +134,13 @@ class Plugin:
         self._discovery.start()
         self._listener = self._listen()
         self._socket_keeper.start()
-        self._claim_keeper.start()
+        for keeper in self._claim_keepers:
+            keeper.start()
 
     def stop(self) -> None:
         """End in order; claims stay as they are, sockets and this instance's own marks go."""
         self._stopping.set()
-        self._compare_now.set()
+        self._restore_now.set()
         with self._news:
             self._news.notify()
         # Its keeper first: it could open them again.
@@ -125,13 +150,16 @@ class Plugin:
         self._reporter.stop()
         if self._listener is not None:
             self._listener.stop()
-        self._claim_keeper.join(CLAIMS_SECONDS)
+        for keeper in self._claim_keepers:
+            keeper.join(CLAIMS_SECONDS)
         self._events.stop()
         self._discovery.stop()
 
     def why_not_live(self) -> str | None:
         """What is broken and only a restart mends; None when nothing is."""
-        return None if self._sockets.sockets_in_place() else "the kubelet's way to our sockets is cut"
+        if not self._sockets.sockets_in_place():
+            return "the kubelet's way to our sockets is cut"
+        return self._why_restart()
 
     def why_not_ready(self) -> str | None:
         """What keeps new pods from getting GPUs here; None when nothing does."""
@@ -145,13 +173,23 @@ class Plugin:
         why = self._discovery.why
         return why.what if why is not None else "the hardware has not been looked at yet"
 
+    def _why_restart(self) -> str | None:
+        """Why another process would find the hardware and this one cannot: at once where it has found some before, for then
+        the driver was changed under it; otherwise only when it lasts, so that restarts are not a loop."""
+        why = self._discovery.why
+        if not (isinstance(why, NvmlFailed) and why.restart_helps):
+            return None
+        lasts = self._clock() - self._trouble_since >= MISMATCH_SECONDS
+        return why.what if lasts or self._discovery.current is not None else None
+
     def _found(self, machine: Machine) -> None:
         self._reporter.found(machine)
         self._sockets.devices_changed()
-        self._compare_now.set()
+        self._restore_now.set()
 
     def _not_found(self, reason: Reason | None) -> None:
         """While no hardware was ever found, the inventory says why. Later, what was found stays: pods use it."""
+        self._trouble_since = self._clock()
         if reason is not None and self._discovery.current is None:
             why = LeftOut("driver", f"{reason.what}; {reason.remedy}")
             self._reporter.found(Machine(boot_id=boot_id(self._settings.proc_root), left_out=(why,)))
@@ -170,12 +208,13 @@ class Plugin:
         except KubeError as error:
             raise Refused(error) from error
 
-    def _tell(self, ref: ClaimRef, reason: Reason) -> None:
+    def _tell(self, ref: ClaimRef, reason: Reason, event: Event) -> None:
+        refusal = "ReleaseRefused" if event is Event.UNPREPARE else "PrepareRefused"
         self._events.warning(
             Regarding(CLAIMS.api_version, CLAIMS.kind, ref.name, ref.namespace, ref.uid),
-            reason=type(reason).__name__ if isinstance(reason, Notice) else "PrepareRefused",
+            reason=type(reason).__name__ if isinstance(reason, Notice) else refusal,
             note=f"{reason.what}; {reason.remedy}",
-            action="Prepare",
+            action=event.value.capitalize(),
         )
 
     def _listen(self) -> uevents.Listener | None:
@@ -202,6 +241,7 @@ class Plugin:
 
     def _look_at_sockets(self) -> float:
         """Report whether the kubelet holds on to us, and mend what is gone; the seconds until the next look."""
+        self._look_for_an_end()
         try:
             self._reporter.registered(self._sockets.registered())
             if not self._sockets.sockets_in_place():
@@ -211,6 +251,16 @@ class Plugin:
             _log.exception("sockets not looked at")
             return SOCKET_CHECK_SECONDS
         return SOCKET_CHECK_SECONDS if next_change is None else min(SOCKET_CHECK_SECONDS, next_change)
+
+    def _look_for_an_end(self) -> None:
+        """Ask whoever runs us for a new process where only that helps: an exec probe sees our sockets and no driver."""
+        why = self._why_restart()
+        if why is not None and self.restart_wanted is None:
+            self.restart_wanted = why
+            _log.error(
+                "restart wanted", why=why, remedy="nothing need be done: claims stay, the kubelet starts us anew"
+            )
+            self._ended.set()
 
     def _open_again(self) -> None:
         """Somebody removed our socket files, and the kubelet has forgotten us by that."""
@@ -224,17 +274,24 @@ class Plugin:
     def _keep_claims(self) -> None:
         """At start, whenever the hardware changed (CDI files name it), and every now and then."""
         while True:
-            self._recover()
-            self._compare_now.wait(self._settings.reconcile_seconds)
-            self._compare_now.clear()
+            try:
+                self._claims.restore()
+            except Exception:  # noqa: BLE001  # logged; the thread must go on: the next pass may find the disk well again
+                _log.exception("claims not restored")
+            self._restore_now.wait(self._settings.reconcile_seconds)
+            self._restore_now.clear()
             if self._stopping.is_set():
                 return
 
-    def _recover(self) -> None:
-        try:
-            self._claims.recover()
-        except Exception:  # noqa: BLE001  # logged; the thread must go on: the next pass may find the disk well again
-            _log.exception("claims not compared")
+    def _compare_claims(self) -> None:
+        """Every now and then; how often the API is asked is for `Claims.compare` to say."""
+        while True:
+            try:
+                self._claims.compare()
+            except Exception:  # noqa: BLE001  # logged; the thread must go on, as above
+                _log.exception("claims not compared")
+            if self._stopping.wait(self._settings.reconcile_seconds):
+                return
 
 
 def _source(settings: Settings) -> Source:

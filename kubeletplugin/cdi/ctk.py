@@ -1,13 +1,15 @@
 """The content of a real GPU's CDI file, as NVIDIA's own `nvidia-ctk` has it.
 
-The tool knows cases that we leave out (WSL, Tegra, graphics, forward compatibility). It is asked for one GPU at a time, and
-again only when the driver's files changed. What it prints is validated like what we write.
+The tool knows cases that we leave out (WSL, Tegra, graphics, forward compatibility). It is asked once for all GPUs that the
+driver has just named, so that a claim of eight waits as long as one of one, and again only when the driver's files changed.
+What it prints is validated like what we write.
 """
 
+import contextlib
 import json
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,11 @@ from kubeletplugin.cdi.nodes import FoundNode, Stat, look_at
 from kubeletplugin.cdi.spec import DeviceNode, Edits, Mount, edits_of
 from kubeletplugin.cdi.validate import Invalid, problems
 
-TIMEOUT_SECONDS = 30.0
-"""It takes a fraction of a second on a healthy driver; the kubelet gives a whole call some minutes."""
+TIMEOUT_SECONDS = 20.0
+"""It takes a fraction of a second on a healthy driver, and seconds where each GPU has to wake up. The kubelet gives up a whole
+call after 45 s, and the claim's lock is held meanwhile."""
+_KILL_SECONDS = 1.0
+"""How long the end of a killed tool is waited for: one that hangs in the driver does not die."""
 
 _HOOK = "/usr/bin/nvidia-cdi-hook"
 _REMEDY = "run the command on the node to see all it says, or set --cdi-mode=builtin"
@@ -42,11 +47,20 @@ Run = Callable[[Sequence[str]], Ran]
 
 def run_program(argv: Sequence[str]) -> Ran:
     """See `Run`."""
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    process = subprocess.Popen(argv, stdin=nothing, stdout=pipe, stderr=pipe)
     try:
-        done = subprocess.run(argv, capture_output=True, timeout=TIMEOUT_SECONDS, check=False, stdin=subprocess.DEVNULL)
+        out, err = process.communicate(timeout=TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired as error:
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # subprocess itself collects it once it has died
+            process.wait(_KILL_SECONDS)
         raise TimeoutError(f"no end after {TIMEOUT_SECONDS:.0f} s") from error
-    return Ran(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+    finally:
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+    return Ran(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +79,23 @@ class CtkUnusable:
         return _REMEDY
 
 
+@dataclass(frozen=True, slots=True)
+class GpuNotDescribed:
+    """`nvidia-ctk` leaves a GPU out that NVML lists."""
+
+    command: str
+    uuid: str
+    described: tuple[str, ...]
+
+    @property
+    def what(self) -> str:
+        return f"{self.command}: it describes {', '.join(self.described)}, not {self.uuid}"
+
+    @property
+    def remedy(self) -> str:
+        return _REMEDY
+
+
 _State = tuple[Fingerprint, tuple[FoundNode | None, ...], str | None]
 """What makes the tool say something else: driver files, control nodes (it leaves out those missing), driver version."""
 
@@ -73,7 +104,8 @@ _State = tuple[Fingerprint, tuple[FoundNode | None, ...], str | None]
 class _Generated:
     state: _State
     common: Edits
-    device: Edits
+    devices: Mapping[str, Edits]
+    """By the GPU's UUID."""
 
 
 class CtkContent:
@@ -84,54 +116,47 @@ class CtkContent:
         self._stat = stat_of
         self._places = places
         self._run = run
-        self._last: dict[str, _Generated] = {}
+        self._last: _Generated | None = None
 
     def common(self, machine: Machine) -> Edits:
-        """What the tool says for every device alike: asked for with any GPU it can describe, so that one that is lost
-        does not stop the others. Refused when there is none."""
-        state = self._state(machine)
-        for gpu in machine.gpus:
-            last = self._last.get(gpu.uuid)
-            if last is not None and last.state == state:
-                return last.common
-        refused: Refused | None = None
-        for gpu in machine.gpus:
-            try:
-                return self._generated(gpu, state).common
-            except Refused as error:
-                refused = error
-        raise refused or Refused(CtkUnusable(str(self._program), "the machine has no GPU to ask it about"))
+        """What the tool says for every device alike. Refused when it fails, or the machine has no GPU."""
+        state, last = self._state(machine), self._last
+        if not machine.gpus:
+            raise Refused(CtkUnusable(str(self._program), "the machine has no GPU to ask it about"))
+        return last.common if last is not None and last.state == state else self._generate(machine, state).common
 
     def device(self, machine: Machine, gpu: Gpu) -> Edits:
-        """What the tool says for this GPU. Refused when the tool fails, or names another GPU's node."""
-        edits = self._generated(gpu, self._state(machine)).device
+        """What the tool says for this GPU. Refused when the tool fails, leaves it out, or names another GPU's node."""
+        state, last = self._state(machine), self._last
+        if last is None or last.state != state or gpu.uuid not in last.devices:  # a GPU may have come since
+            last = self._generate(machine, state)
+        edits = last.devices.get(gpu.uuid)
+        if edits is None:
+            raise Refused(GpuNotDescribed(self._command, gpu.uuid, tuple(last.devices)))
         if gpu.minor is not None and gpu_node(gpu) not in {node.path for node in edits.device_nodes}:
-            raise Refused(
-                CtkUnusable(self._command(gpu), f"its device does not have {gpu_node(gpu)}, the node of this GPU")
-            )
+            problem = f"{gpu.uuid} does not have {gpu_node(gpu)}, the node of this GPU"
+            raise Refused(CtkUnusable(self._command, problem))
         return edits
 
     def _state(self, machine: Machine) -> _State:
         nodes = tuple(look_at(self._places.dev, path, stat_of=self._stat) for path in CONTROL_NODES)
         return fingerprint(self._places.driver), nodes, machine.driver.version
 
-    def _generated(self, gpu: Gpu, state: _State) -> _Generated:
-        last = self._last.get(gpu.uuid)
-        if last is not None and last.state == state:
-            return last
-        document = self._document(gpu)
+    def _generate(self, machine: Machine, state: _State) -> _Generated:
+        document = self._document(machine)
         try:
-            common, device = _read(document, gpu.uuid)
-        except ValueError as error:
-            raise Refused(CtkUnusable(self._command(gpu), str(error))) from error
-        generated = _Generated(state, self._on_host(common), self._on_host(device))
-        self._last[gpu.uuid] = generated
+            devices = {device["name"]: edits_of(device["containerEdits"]) for device in document["devices"]}
+            common = edits_of(document.get("containerEdits") or {})
+        except ValueError as error:  # valid, and nothing that we would pass on
+            raise Refused(CtkUnusable(self._command, str(error))) from error
+        on_host = {uuid: self._on_host(edits) for uuid, edits in devices.items()}
+        self._last = generated = _Generated(state, self._on_host(common), on_host)
         return generated
 
-    def _document(self, gpu: Gpu) -> dict[str, Any]:
-        command = self._command(gpu)
+    def _document(self, machine: Machine) -> dict[str, Any]:
+        command = self._command
         try:
-            ran = self._run(self._argv(gpu))
+            ran = self._run(self._argv(machine))
         except OSError as error:
             raise Refused(CtkUnusable(command, error.strerror or str(error))) from error
         if ran.code != 0:
@@ -147,7 +172,7 @@ class CtkContent:
         checked: dict[str, Any] = document
         return checked
 
-    def _argv(self, gpu: Gpu) -> tuple[str, ...]:
+    def _argv(self, machine: Machine) -> tuple[str, ...]:
         return (
             str(self._program),
             "cdi",
@@ -155,7 +180,8 @@ class CtkContent:
             "--format=json",
             "--vendor=lanewise.dev",  # only the edits are used; our own names go around them
             "--class=gpu",
-            f"--device-id={gpu.uuid}",
+            # Not `all`, which ends with the first that is lost: those that NVML has just answered for.
+            *(f"--device-id={gpu.uuid}" for gpu in machine.gpus),
             "--device-name-strategy=uuid",
             "--no-all-device",
             f"--driver-root={self._places.driver.seen}",
@@ -163,8 +189,9 @@ class CtkContent:
             f"--nvidia-cdi-hook-path={_HOOK}",
         )
 
-    def _command(self, gpu: Gpu) -> str:
-        return f"{self._program} cdi generate --device-id={gpu.uuid}"
+    @property
+    def _command(self) -> str:
+        return f"{self._program} cdi generate"
 
     def _on_host(self, edits: Edits) -> Edits:
         """With host paths as the runtime sees them: the tool saw the roots where they are mounted for us."""
@@ -189,11 +216,3 @@ class CtkContent:
             if host_path is not None:
                 return host_path
         return seen
-
-
-def _read(document: dict[str, Any], uuid: str) -> tuple[Edits, Edits]:
-    """Common and device edits of a valid document. Raises ValueError with the reason when it is not about this GPU."""
-    devices = [device for device in document["devices"] if device["name"] == uuid]
-    if not devices:
-        raise ValueError(f"it describes {', '.join(device['name'] for device in document['devices'])}, not {uuid}")
-    return edits_of(document.get("containerEdits") or {}), edits_of(devices[0]["containerEdits"])

@@ -2,16 +2,30 @@
 
 Two plugin processes serve at once during a rolling update, so the lock is a file. Only calls for the same claim wait for
 each other: nothing slow is ever done under a lock that another claim needs.
+
+A lock file needs an inode, and a release must work on a disk that has none left: what it removes may be what makes room. So
+whoever has a claim's lock also has the directory's, shared, and a release that cannot make its file takes the directory's
+alone instead. Why that is safe between processes:
+
+- The directory is there already, and flock writes nothing; it is of the open file, so it ends with the process.
+- Every way to a claim's lock goes through the directory's. Alone in it means that no claim's lock is held anywhere, by a
+  file made before the disk was full as little as by one made since, for space may come free at any moment. A lock on the
+  claim's record would not do: another process that makes the file by then would not look at it, and a rewritten record is
+  another file.
+- Nobody waits in it: shared or alone, it is only tried, like the file, so that there is no order to get wrong.
+- Alone, all other claims' calls wait: so it is for a release, which takes milliseconds, and not for a prepare, which may wait
+  for a driver and could not write its record anyway.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 SUFFIX = ".lock"
@@ -19,6 +33,10 @@ PATIENCE_SECONDS = 30.0
 """How long a call waits for an earlier one of the same claim; the kubelet itself gives up after 45 s, and tries again."""
 PAUSE_MIN_SECONDS, PAUSE_MAX_SECONDS = 0.005, 0.5
 """Between two looks at a lock that another process has; doubling, so that short waits are short and long ones cheap."""
+
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+"""Errors of a disk that takes no new file, and lets what is there be read and locked."""
 
 
 class LockTimeout(Exception):  # noqa: N818  # an answer, no fault of ours
@@ -45,30 +63,29 @@ class ClaimLocks:
         self._users: Counter[str] = Counter()
 
     @contextmanager
-    def held(self, uid: str, *, cancelled: Callable[[], bool]) -> Iterator[None]:
-        """Wait for the claim's lock and keep it. LockTimeout when it stays taken or the caller goes; OSError of the disk."""
+    def held(self, uid: str, *, cancelled: Callable[[], bool], without_room: bool = False) -> Iterator[None]:
+        """Wait for the claim's lock and keep it. LockTimeout when it stays taken or the caller goes; OSError of the disk.
+
+        `without_room`: on a disk that takes no new file, keep all claims' locks instead. For what is over soon only.
+        """
         deadline = self._monotonic() + self.patience_seconds
         with self._among_threads(uid, self.patience_seconds) as mine:
-            descriptor = self._wait(uid, deadline, cancelled) if mine else None
-            if descriptor is None:
+            taken = self._wait(uid, deadline, cancelled, without_room=without_room) if mine else None
+            if taken is None:
                 raise LockTimeout
-            try:
+            with taken:
                 yield
-            finally:
-                self._release(uid, descriptor)
 
     @contextmanager
     def if_free(self, uid: str) -> Iterator[bool]:
         """Take the lock if nobody has it. Says whether; never waits, so it may be asked while another lock is held."""
         with self._among_threads(uid, 0) as mine:
-            descriptor = self._try(uid) if mine else None
-            if descriptor is None:
+            taken = self._try(uid) if mine else None
+            if taken is None:
                 yield False
                 return
-            try:
+            with taken:
                 yield True
-            finally:
-                self._release(uid, descriptor)
 
     def uids(self) -> set[str]:
         """Claims with a lock file: in use, or left over by a process that was killed."""
@@ -92,17 +109,41 @@ class ClaimLocks:
                 if not self._users[uid]:
                     del self._users[uid], self._threads[uid]
 
-    def _wait(self, uid: str, deadline: float, cancelled: Callable[[], bool]) -> int | None:
+    def _wait(
+        self, uid: str, deadline: float, cancelled: Callable[[], bool], *, without_room: bool
+    ) -> ExitStack | None:
         pause = PAUSE_MIN_SECONDS
-        while (descriptor := self._try(uid)) is None:
+        while (taken := self._try(uid, without_room=without_room)) is None:
             left = deadline - self._monotonic()
             if left <= 0 or cancelled():
                 return None
             self._pause(min(pause, left))
             pause = min(2 * pause, PAUSE_MAX_SECONDS)
-        return descriptor
+        return taken
 
-    def _try(self, uid: str) -> int | None:
+    def _try(self, uid: str, *, without_room: bool = False) -> ExitStack | None:
+        """The lock, to be let go by closing it; None while another process has it."""
+        with ExitStack() as stack:
+            room = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, room)
+            try:
+                fcntl.flock(room, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                descriptor = self._try_file(uid)
+                if descriptor is None:
+                    return None
+                stack.callback(self._release, uid, descriptor)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                if not (without_room and error.errno in NO_ROOM):
+                    raise
+                try:
+                    fcntl.flock(room, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return None
+            return stack.pop_all()
+
+    def _try_file(self, uid: str) -> int | None:
         path = self._path(uid)
         while True:
             descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

@@ -63,13 +63,14 @@ class Claims:
         machine: Callable[[], Machine | None],
         why_no_machine: Callable[[], str],
         fetch: Callable[[ClaimRef], Claim | None],
-        tell: Callable[[ClaimRef, Reason], None],
+        tell: Callable[[ClaimRef, Reason, Event], None],
         since_boot: Callable[[], float] = seconds_since_boot,
         wall: Callable[[], datetime] = utc_now,
         locks: ClaimLocks | None = None,
     ) -> None:
         """`fetch` reads the claim of this namespace and name from the API server, now: None where there is none, Refused where
-        it does not answer. `tell` hands a reason to the user (an Event on the claim); it returns at once and never raises.
+        it does not answer. `tell` hands a reason to the user (an Event on the claim), and what was being done; it returns at
+        once and never raises.
         `why_no_machine` completes the sentence "the GPUs are not known yet: …".
 
         Makes the directories below `state_dir`; Refused, naming the path, where that is impossible.
@@ -108,7 +109,7 @@ class Claims:
         try:
             record, state = self._prepare(ref, arrival, cancelled)
         except Refused as refused:
-            self._say_refused(log, "claim refused", ref, refused, arrival)
+            self._say_refused(log, Event.PREPARE, ref, refused, arrival)
             raise
         seconds = round(self._since_boot() - arrival, 3)
         log.info("claim prepared", devices=[item.device for item in record.devices], was=state.value, seconds=seconds)
@@ -125,19 +126,20 @@ class Claims:
             log.warning("claim of impossible UID unprepared")  # it was never prepared
             return
         try:
-            with self._at_work_on(ref, _nobody_gone):
+            with self._at_work_on(ref, _nobody_gone, without_room=True):
                 state = self._recovery.release(ref, Event.UNPREPARE)
         except Refused as refused:
-            self._say_refused(log, "release refused", ref, refused, arrival)
+            self._say_refused(log, Event.UNPREPARE, ref, refused, arrival)
             raise
         log.info("claim unprepared", was=state.value, seconds=round(self._since_boot() - arrival, 3))
 
     def recover(self) -> Recovered:
-        """All of `restore`, and then comparison with the API: by timer. It may take as long as the API server does."""
-        return replace(self.restore(), abandoned=self._recovery.compare())
+        """`restore` and `compare`, the one after the other."""
+        return replace(self.restore(), abandoned=self.compare())
 
     def restore(self) -> Recovered:
-        """Compare record, holds, CDI files and hardware, and mend what differs: at start, before the sockets are there.
+        """Compare record, holds, CDI files and hardware, and mend what differs: at start before the sockets are there, by
+        timer, and when the hardware changed.
 
         Asks no API server, so that one which is away keeps no node from starting. Never raises for a single claim; Refused
         where the state directory itself cannot be had.
@@ -146,6 +148,11 @@ class Claims:
         outcome = self._recovery.restore()
         self._restored.set()
         return outcome
+
+    def compare(self) -> int:
+        """Release what the API knows no more, by timer; returns how many. It may take as long as the API server does, and is
+        for one thread at a time; `restore` may run beside it."""
+        return self._recovery.compare()
 
     def _prepare(self, ref: ClaimRef, arrival: float, cancelled: Callable[[], bool]) -> tuple[Record, State]:
         if not is_uid(ref.uid):
@@ -205,10 +212,12 @@ class Claims:
         return record, state
 
     @contextmanager
-    def _at_work_on(self, ref: ClaimRef, cancelled: Callable[[], bool]) -> Iterator[None]:
+    def _at_work_on(
+        self, ref: ClaimRef, cancelled: Callable[[], bool], *, without_room: bool = False
+    ) -> Iterator[None]:
         """Under the claim's lock, with the disk's trouble told as a reason."""
         try:
-            with self._locks.held(ref.uid, cancelled=cancelled):
+            with self._locks.held(ref.uid, cancelled=cancelled, without_room=without_room):
                 yield
         except LockTimeout:
             raise Refused(
@@ -232,13 +241,14 @@ class Claims:
         )
 
     def _say_refused(
-        self, log: structlog.typing.FilteringBoundLogger, event: str, ref: ClaimRef, refused: Refused, arrival: float
+        self, log: structlog.typing.FilteringBoundLogger, event: Event, ref: ClaimRef, refused: Refused, arrival: float
     ) -> None:
         reason = refused.reason
         seconds = round(self._since_boot() - arrival, 3)
-        log.warning(event, why=reason.what, remedy=reason.remedy, kind=type(reason).__name__, seconds=seconds)
+        said = "release refused" if event is Event.UNPREPARE else "claim refused"
+        log.warning(said, why=reason.what, remedy=reason.remedy, kind=type(reason).__name__, seconds=seconds)
         if not isinstance(reason, PASSING):
-            self._tell(ref, reason)
+            self._tell(ref, reason, event)
 
 
 def _refuse(reason: Reason | None) -> None:

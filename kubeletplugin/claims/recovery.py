@@ -1,7 +1,8 @@
 """Finding the way back: after a crash, a reboot, a lost file or a call that never came.
 
 `restore` compares records, holds, CDI files and hardware, claim by claim, each under its own lock and none waited for.
-`compare` asks the API about recorded claims. Neither takes anything from containers that may be running.
+`compare` asks the API about recorded claims, which may take long, so it is for a thread of its own. Neither takes anything
+from containers that may be running.
 """
 
 import contextlib
@@ -79,7 +80,7 @@ class Recovery:
         acts: Acts,
         machine: Callable[[], Machine | None],
         fetch: Callable[[ClaimRef], Claim | None],
-        tell: Callable[[ClaimRef, Reason], None],
+        tell: Callable[[ClaimRef, Reason, Event], None],
         since_boot: Callable[[], float],
     ) -> None:
         self._driver, self._node = driver, node
@@ -87,14 +88,17 @@ class Recovery:
         self._machine, self._fetch, self._tell, self._since_boot = machine, fetch, tell, since_boot
         self._missed: dict[Record, float] = {}
         self._compared_at: float | None = None
-        self._said: set[tuple[str, Reason | str]] = set()
+        self._unanswered = ""
+        self._said: set[tuple[str, str]] = set()
+        self._lost: dict[str, frozenset[str]] = {}
 
     def restore(self) -> Recovered:
         """Bring every claim's traces to one of the states that last. Never raises for one claim: it is left, and counted."""
         machine = self._machine()
         found: Counter[str] = Counter()
         uids = self._uids()
-        self._said = {(uid, reason) for uid, reason in tuple(self._said) if uid in uids or not uid}
+        self._said = {(uid, why) for uid, why in tuple(self._said) if uid in uids or not uid}
+        self._lost = {uid: devices for uid, devices in tuple(self._lost.items()) if uid in uids}
         for uid in sorted(uids):
             try:
                 with self._locks.if_free(uid) as free:
@@ -117,28 +121,31 @@ class Recovery:
     def compare(self) -> int:
         """Release what the API has missed at two questions in a row, RECHECK_SECONDS apart; returns how many.
 
-        Where the API does not answer, everything stays as it is. A question is asked at most every RECHECK_SECONDS.
+        Where the API does not answer, everything stays as it is, and the rest is not asked: each question could take its
+        time-out. The next round begins behind that claim, so that one which is never answered keeps none from its turn.
+        A question is asked at most every RECHECK_SECONDS.
         """
         now = self._since_boot()
         if self._compared_at is not None and now - self._compared_at < RECHECK_SECONDS:
             return 0
         self._compared_at = now
-        missed, count = {}, 0
-        for record in self._store.records():
+        before, self._unanswered = self._unanswered, ""
+        records = sorted(self._store.records(), key=lambda record: (record.claim.uid <= before, record.claim.uid))
+        known = frozenset(records)
+        self._missed = {record: since for record, since in self._missed.items() if record in known}
+        count = 0
+        for record in records:
             try:
                 why = why_abandoned(record, self._fetch(record.claim), self._driver)
             except Refused as refused:
-                _log.info("claim not compared", claim=str(record.claim), why=refused.reason.what)
-                if record in self._missed:
-                    missed[record] = self._missed[record]
-                continue
-            if why is None:
-                continue
-            if record in self._missed and self._abandon(record, why):
-                count += 1
+                _log.info("claims not compared", first=str(record.claim), why=refused.reason.what)
+                self._unanswered = record.claim.uid
+                break
+            if why is None or (record in self._missed and self._abandon(record, why)):
+                self._missed.pop(record, None)
+                count += why is not None
             else:
-                missed[record] = self._missed.get(record, now)
-        self._missed = missed
+                self._missed.setdefault(record, now)
         return count
 
     def release(self, ref: ClaimRef, event: Event) -> State:
@@ -202,19 +209,23 @@ class Recovery:
             return False
         reason = ReleasedUnasked(ref, self._node, devices, why)
         _log.warning("claim released unasked", claim=str(ref), uid=ref.uid, devices=devices, why=why)
-        self._tell(ref, reason)
+        self._tell(ref, reason, Event.ABANDON)
         return True
 
     def _say_lost(self, record: Record, machine: Machine | None) -> bool:
-        """Whether a device of the record is gone from the machine. The claim keeps what it has: it may be in use."""
-        missing = missing_devices(record, machine) if machine is not None else ()
-        if not missing:
+        """Whether a device of the record is gone from the machine. The claim keeps what it has: it may be in use.
+
+        Told each time that one goes: what comes back and goes again is news.
+        """
+        if machine is None:
             return False
-        reason = DeviceLost(record.claim, self._node, missing)
-        if self._is_new(record.claim.uid, reason):
-            _log.warning("prepared device lost", claim=str(record.claim), uid=record.claim.uid, devices=missing)
-            self._tell(record.claim, reason)
-        return True
+        uid, missing = record.claim.uid, missing_devices(record, machine)
+        newly = frozenset(missing) - self._lost.get(uid, frozenset())
+        self._lost[uid] = frozenset(missing)
+        if newly:
+            _log.warning("prepared device lost", claim=str(record.claim), uid=uid, devices=missing)
+            self._tell(record.claim, DeviceLost(record.claim, self._node, missing), Event.RECOVER)
+        return bool(missing)
 
     def _say_damaged(self, uid: str, problem: str) -> None:
         """Tell the claim's owner, where the damaged record still names the claim; the log has it in any case."""
@@ -223,11 +234,11 @@ class Recovery:
         with contextlib.suppress(OSError):
             ref = salvaged_ref(path.read_bytes(), uid=uid)
             if ref is not None:
-                self._tell(ref, RecordDamaged(ref, self._node, str(self._store.quarantine), problem))
+                self._tell(ref, RecordDamaged(ref, self._node, str(self._store.quarantine), problem), Event.RECOVER)
 
-    def _is_new(self, uid: str, reason: Reason | str) -> bool:
+    def _is_new(self, uid: str, why: str) -> bool:
         """Whether this is said for the first time: a condition that lasts is told when it begins."""
-        if (uid, reason) in self._said:
+        if (uid, why) in self._said:
             return False
-        self._said.add((uid, reason))
+        self._said.add((uid, why))
         return True

@@ -5,8 +5,6 @@ else with it: NOT_SUPPORTED and its like are normal life on some boards. Places 
 lost GPUs) are not listened to here.
 """
 
-import ctypes
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,25 +17,8 @@ from api.hardware import Driver, Gpu, LeftOut, Machine
 from api.pci import PciAddress, Place
 from api.refusals import Refused
 from kubeletplugin.discovery import sysfs
+from kubeletplugin.discovery.library import LIBRARY, DriverAbsent, File, file_of, find_library, load
 from kubeletplugin.discovery.source import NotThereYet, is_awaited, unseen, without_twins
-
-LIBRARY = "libnvidia-ml.so.1"
-_LIBRARY_DIRS = (
-    "usr/lib/x86_64-linux-gnu",  # Debian, Ubuntu
-    "usr/lib/aarch64-linux-gnu",
-    "usr/lib/x86_64-linux-gnu/nvidia/current",
-    "usr/lib/aarch64-linux-gnu/nvidia/current",
-    "usr/lib64",  # RHEL, SUSE, Amazon Linux
-    "usr/lib",
-    "lib/x86_64-linux-gnu",
-    "lib/aarch64-linux-gnu",
-    "lib64",  # also GKE's /home/kubernetes/bin/nvidia
-    "lib",
-    "usr/local/nvidia/lib64",
-    "usr/local/glibc/usr/lib",  # Talos
-    "usr/lib/wsl/lib",
-    "run/opengl-driver/lib",  # NixOS
-)
 
 # The words of NVIDIA's own DRA driver, so that selectors written for it keep working: go-nvlib, pkg/nvlib/device/device.go
 # (its GetBrandAsString and GetArchitectureAsString). The numbers: nvml.h of CUDA 13.
@@ -76,28 +57,14 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class DriverAbsent:
-    """There is no NVML to ask."""
-
-    driver_root: Path
-    why: str
-
-    @property
-    def what(self) -> str:
-        return f"no NVIDIA driver below {self.driver_root}: {self.why}"
-
-    @property
-    def remedy(self) -> str:
-        return "install the driver, or name where it is with --driver-root; the plugin looks again by itself"
-
-
-@dataclass(frozen=True, slots=True)
 class NvmlFailed:
     """NVML is there and refuses to work."""
 
     call: str
     error: str
     hint: str = "the plugin looks again by itself; if it stays so, nvidia-smi on the node shows the same error"
+    restart_helps: bool = False
+    """Whether a new process would fare better than this one, which keeps the library it has loaded."""
 
     @property
     def what(self) -> str:
@@ -106,6 +73,15 @@ class NvmlFailed:
     @property
     def remedy(self) -> str:
         return self.hint
+
+
+_OLD_MODULE = (
+    "load the kernel module of the driver that is installed, or reboot the node; the plugin looks again by itself"
+)
+_RESTARTS = (
+    "the driver was changed under a running process: the plugin restarts by itself to load the new library; if it stays so, "
+    + _OLD_MODULE
+)
 
 
 class _GpuGone(Exception):  # noqa: N818  # leaves one GPU out; nothing fails by it
@@ -117,6 +93,8 @@ class NvmlSource:
 
     def __init__(self, driver_root: Path, sysfs_root: Path, proc_root: Path) -> None:
         self._driver_root, self._sysfs_root, self._proc_root = driver_root, sysfs_root, proc_root
+        self._loaded: File | None = None
+        """The library as this process loaded it; None while that is not known."""
 
     def discover(self) -> Machine:
         """See `Source.discover`. Raises Refused(DriverAbsent | NvmlFailed | NotThereYet).
@@ -124,7 +102,7 @@ class NvmlSource:
         NVML is opened and closed each time, because it lists only the GPUs that were there when it was opened.
         """
         scanned = sysfs.scan(self._sysfs_root)
-        with _opened(self._driver_root) as nvml:
+        with self._opened() as nvml:
             reading = _Reading(nvml, self._sysfs_root)
             gpus = reading.gpus()
             driver = reading.driver()
@@ -141,6 +119,49 @@ class NvmlSource:
             boot_id=sysfs.boot_id(self._proc_root),
             left_out=tuple(sorted(left_out, key=lambda item: (item.what, item.why))),
         )
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        """pynvml, initialised; Refused when that is not possible."""
+        import pynvml
+
+        # pynvml keeps the library it once loaded, and a process cannot swap it; a new driver shows as a mismatch below.
+        if pynvml.nvmlLib is None:
+            self._loaded = load(self._driver_root)
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            raise Refused(self._why_no_init(pynvml, error)) from error
+        try:
+            yield pynvml
+        finally:
+            try:
+                pynvml.nvmlShutdown()
+            except pynvml.NVMLError as error:
+                _log.debug("nvml shutdown refused", why=str(error))
+
+    def _why_no_init(self, nvml: Any, error: Any) -> DriverAbsent | NvmlFailed:
+        match error.value:
+            case nvml.NVML_ERROR_LIBRARY_NOT_FOUND:
+                return DriverAbsent(self._driver_root, f"{LIBRARY} was not found")
+            case nvml.NVML_ERROR_DRIVER_NOT_LOADED:
+                return DriverAbsent(self._driver_root, "the kernel module nvidia is not loaded")
+            case nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+                if self._would_load_another():
+                    return NvmlFailed("nvmlInit", str(error), _RESTARTS, restart_helps=True)
+                return NvmlFailed("nvmlInit", str(error), _OLD_MODULE)
+            case nvml.NVML_ERROR_NO_PERMISSION:
+                return NvmlFailed("nvmlInit", str(error), "let the plugin open /dev/nvidiactl: run it privileged")
+            case _:
+                return NvmlFailed("nvmlInit", str(error))
+
+    def _would_load_another(self) -> bool:
+        """Whether a new process would get another library than ours: the module is newer than the library where the driver was
+        upgraded in full, and older where its files are new but the module was not reloaded, which no restart changes."""
+        if self._loaded is None:
+            return True  # as far as we know
+        library = find_library(self._driver_root)
+        return library is not None and file_of(library) != self._loaded
 
 
 class _Reading:
@@ -232,78 +253,6 @@ class _Reading:
             undecoded = getattr(call, "__wrapped__", None)
             answer = undecoded(*arguments) if undecoded is not None else None
         return _text(answer) if isinstance(answer, (bytes, str)) else answer
-
-
-@contextmanager
-def _opened(driver_root: Path) -> Iterator[Any]:
-    """pynvml, initialised; Refused when that is not possible."""
-    import pynvml
-
-    # pynvml keeps the library it once loaded, and a process cannot swap it; a new driver shows as a mismatch below.
-    if pynvml.nvmlLib is None:
-        _load(driver_root)
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        raise Refused(_why_no_init(pynvml, driver_root, error)) from error
-    try:
-        yield pynvml
-    finally:
-        try:
-            pynvml.nvmlShutdown()
-        except pynvml.NVMLError as error:
-            _log.debug("nvml shutdown refused", why=str(error))
-
-
-def _why_no_init(nvml: Any, driver_root: Path, error: Any) -> DriverAbsent | NvmlFailed:
-    match error.value:
-        case nvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-            return DriverAbsent(driver_root, f"{LIBRARY} was not found")
-        case nvml.NVML_ERROR_DRIVER_NOT_LOADED:
-            return DriverAbsent(driver_root, "the kernel module nvidia is not loaded")
-        case nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-            hint = "the driver was changed under a running process: restart the plugin's pod, and load the new kernel module"
-            return NvmlFailed("nvmlInit", str(error), hint)
-        case nvml.NVML_ERROR_NO_PERMISSION:
-            return NvmlFailed("nvmlInit", str(error), "let the plugin open /dev/nvidiactl: run it privileged")
-        case _:
-            return NvmlFailed("nvmlInit", str(error))
-
-
-def _load(driver_root: Path) -> None:
-    """Load the driver's library before pynvml asks for it by name.
-
-    pynvml's own call then resolves to this one by its SONAME, which needs RTLD_GLOBAL (tried).
-    """
-    library = find_library(driver_root)
-    if library is None:
-        if driver_root == Path("/"):
-            return  # the dynamic linker may know a place that we do not
-        raise Refused(DriverAbsent(driver_root, f"{LIBRARY} was not found"))
-    try:
-        ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
-    except OSError as error:
-        raise Refused(DriverAbsent(driver_root, f"{library} cannot be loaded: {error}")) from error
-
-
-def find_library(driver_root: Path) -> Path | None:
-    """The driver's NVML. A directory of that name is passed over: container runtimes make one when they mount a file
-    that is not there (kubernetes-sigs/dra-driver-nvidia-gpu#1272)."""
-    for directory in _LIBRARY_DIRS:
-        candidate = _inside(driver_root, driver_root / directory / LIBRARY)
-        if candidate is not None and candidate.is_file():
-            return candidate
-    return None
-
-
-def _inside(root: Path, path: Path) -> Path | None:
-    """The file behind `path`, absolute links taken as the root's own; None where the links go in circles."""
-    for _ in range(16):
-        if not path.is_symlink():
-            return path
-        target = path.readlink()
-        path = root / target.relative_to("/") if target.is_absolute() else Path(os.path.normpath(path.parent / target))
-    return None
 
 
 def _text(answer: bytes | str) -> str:

@@ -1,11 +1,13 @@
 """/healthz and /readyz."""
 
+import errno
 import socket
 import urllib.error
 import urllib.request
 
 import pytest
 
+from api import probes
 from api.probes import ProbeServer
 from api.refusals import Refused
 
@@ -15,9 +17,9 @@ def a_free_port():
         return server.getsockname()[1]
 
 
-def ask(port, path):
+def ask(port, path, host="127.0.0.1"):
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=5) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -54,4 +56,25 @@ def test_a_caller_that_says_nothing_keeps_nobody_waiting():
         ProbeServer(port, healthz=lambda: None, readyz=lambda: None),
         socket.create_connection(("127.0.0.1", port), timeout=5),
     ):
+        assert ask(port, "/healthz") == (200, "ok\n")
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_ipv6_and_ipv4_are_answered_alike():
+    """A pod of an IPv6 cluster has no IPv4 address for the kubelet to ask."""
+    port = a_free_port()
+    with ProbeServer(port, healthz=lambda: None, readyz=lambda: None):
+        assert ask(port, "/healthz", "[::1]") == ask(port, "/healthz") == (200, "ok\n")
+
+
+@pytest.mark.parametrize("error", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL], ids=["not built in", "turned off"])
+def test_without_ipv6_there_is_ipv4(monkeypatch, error):
+    """Where the kernel has none, and where this network namespace has none."""
+
+    def no_ipv6(*_):
+        raise OSError(error, "none here")
+
+    monkeypatch.setattr(probes._ServerOfBoth, "server_bind", no_ipv6)
+    port = a_free_port()
+    with ProbeServer(port, healthz=lambda: None, readyz=lambda: None):
         assert ask(port, "/healthz") == (200, "ok\n")

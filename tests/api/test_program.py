@@ -1,5 +1,10 @@
 """The edge of every program."""
 
+import contextlib
+import os
+import subprocess
+import sys
+
 import pytest
 
 from api.program import run
@@ -33,3 +38,36 @@ def test_interrupt_is_no_traceback() -> None:
         raise KeyboardInterrupt
 
     assert run(interrupted) == 130
+
+
+def piped_into_nobody(program: str) -> tuple[int, str]:
+    """Exit code and stderr of a program whose reader goes before it writes."""
+    reader, writer = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", f"import sys\nfrom api.program import run\n{program}"],
+        stdin=subprocess.PIPE,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.close(writer)
+        os.close(reader)
+        said = process.communicate("go\n", timeout=30)[1]
+    return process.returncode, said
+
+
+@pytest.mark.parametrize("size", [1, 1_000_000])
+def test_a_reader_that_goes_ends_the_program_quietly(size: int) -> None:
+    """`lanewise discover | head`: found while writing, or only when all is flushed at the end."""
+    program = f"sys.exit(run(lambda: sys.stdin.readline() and print('x' * {size}) or 0))"
+    assert piped_into_nobody(program) == (141, "")
+
+
+def test_another_pipe_that_breaks_is_no_reader_gone() -> None:
+    """A connection, say: that is a mistake of ours, and its traceback is wanted."""
+
+    def broken() -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    with pytest.raises(BrokenPipeError), open(os.devnull, "w") as sink, contextlib.redirect_stdout(sink):  # noqa: PTH123
+        run(broken)

@@ -35,6 +35,14 @@ def test_a_new_node_is_published_at_once():
     assert story.look() == "clean"
 
 
+def test_renewals_by_another_node_keep_nobody_alive():
+    """The Lease in this node's inventory is held by another: the plugin is as good as silent."""
+    story = a_published_node()
+    for _ in range(5):
+        story.after(10).renews(holder="node-b")
+    assert story.look() == "tainted silent"
+
+
 def test_a_plugin_that_is_not_registered_yet_waits_for_the_kubelet():
     """Alive is not enough: the kubelet could not call it."""
     story = Story()

@@ -166,6 +166,23 @@ def test_marks_of_a_killed_plugin_are_taken_away_once_another_works(desk):
     assert desk.requests() == []
 
 
+def test_another_nodes_lease_is_not_taken_away(desk):
+    """The entry of a dead instance may name any Lease, the controller's own too: only the node's are deleted."""
+    desk.look()
+    desk.now += FORGET_SECONDS + 1
+    desk.town.renew("i1", "node-b")
+    desk.town.plugin(desk.owner, a_machine(2), instance="i2")
+    desk.show("i1", "i2")
+    desk.look()
+    desk.now += FORGET_SECONDS + 1
+    desk.town.renew("i2")
+    desk.show("i2")
+    desk.look()
+    status = desk.town.api.store.get("nodeinventories", "node-a")["status"]
+    assert [entry["id"] for entry in status["instances"]] == ["i2"]
+    assert desk.town.api.store.get("leases", "lease-i1", NAMESPACE) is not None
+
+
 def test_a_deletion_that_failed_is_forgotten(desk):
     """The API server was away for a moment; what is published again meanwhile can be written as ever."""
     desk.look()

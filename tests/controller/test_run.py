@@ -281,7 +281,7 @@ def test_many_nodes_and_an_outage(town):
             pass
         for owner in owners[6:]:
             town.plugin(owner, a_machine(2), instance=owner.name)
-        with town.pulse(*(owner.name for owner in owners)):
+        with town.pulse({owner.name: owner.name for owner in owners}):
             town.wait(lambda: len(town.slices()) == 12)
         assert all(town.taints(owner.name) == set() for owner in owners)
 

@@ -130,13 +130,13 @@ def test_leases_of_gone_inventories_wake_nobody(seen):
     state.inventory_is(an_inventory(instances=(an_instance("i1"),), version="1"))
     state.inventory_is(an_inventory(instances=(an_instance("i2"),), version="2"))
     woken.clear()
-    state.lease_is(LeaseInfo("lease-i1", "1"))
+    state.lease_is(LeaseInfo("lease-i1", "1", "node-a"))
     assert woken == []
-    state.lease_is(LeaseInfo("lease-i2", "1"))
+    state.lease_is(LeaseInfo("lease-i2", "1", "node-a"))
     assert woken == ["node-a"]
     state.inventory_gone("node-a")
     woken.clear()
-    state.lease_is(LeaseInfo("lease-i2", "2"))
+    state.lease_is(LeaseInfo("lease-i2", "2", "node-a"))
     assert woken == []
 
 
@@ -179,8 +179,32 @@ def test_what_an_older_look_at_the_watch_says_changes_nothing(seen):
     state, _ = seen
     state.inventory_is(an_inventory(instances=(an_instance("i1"),)))
     state.listen(deaf=False, outages=2)
-    state.lease_is(LeaseInfo("lease-i1", "1"))
+    state.lease_is(LeaseInfo("lease-i1", "1", "node-a"))
     state.listen(deaf=False, outages=1)
     state.listen(deaf=False, outages=2)
     (signs,) = state.facts("node-a").signs.instances
     assert signs.certain
+
+
+def test_another_nodes_lease_is_no_sign_of_life(seen):
+    """An inventory that lists a Lease which another node holds: neither fresh, nor that node's wake-up call."""
+    state, woken = seen
+    state.inventory_is(an_inventory("node-a", instances=(an_instance("i1"),)))
+    state.inventory_is(an_inventory("node-b", instances=(an_instance("i1"),)))
+    woken.clear()
+    state.lease_is(LeaseInfo("lease-i1", "1", "node-a"))
+    assert woken == ["node-a"]
+    assert [state.facts(node).signs.instances[0].certain for node in ("node-a", "node-b")] == [True, False]
+    assert state.lease_holder("lease-i1") == "node-a"
+    state.lease_gone("lease-i1")
+    assert woken == ["node-a", "node-a"]
+
+
+def test_a_lease_that_changes_hands_is_heard_of(seen):
+    """Written by hand, say; the same renewal by another holder is another Lease."""
+    state, _ = seen
+    state.inventory_is(an_inventory(instances=(an_instance("i1"),)))
+    assert state.lease_is(LeaseInfo("lease-i1", "1", "node-b"))
+    assert state.lease_is(LeaseInfo("lease-i1", "1", "node-a"))
+    assert not state.lease_is(LeaseInfo("lease-i1", "1", "node-a"))
+    assert state.facts("node-a").signs.instances[0].certain

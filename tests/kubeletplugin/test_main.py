@@ -1,6 +1,7 @@
 """The program as somebody starts it who got something wrong: a sentence with where and what to do, and exit code 2."""
 
 import functools
+import json
 import os
 import signal
 import socket
@@ -9,13 +10,16 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pynvml
 import pytest
 import structlog
 
 from api import program
 from kubeletplugin import main as module
+from kubeletplugin import plugin as plugin_module
 from kubeletplugin.discovery.simulated import SimulatedSource
 from tests.support.controlled_cluster import a_town
+from tests.support.fake_nvml import FakeNvml, installed
 from tests.support.machines import TWO_GPUS
 
 KUBECONFIG = """\
@@ -253,6 +257,21 @@ def test_from_start_to_sigterm(base):
         assert "Traceback" not in log
         assert list((base / "reg").iterdir()) == []
         assert town.api.store.listed("leases", "lanewise-system") == []
+
+
+def test_a_driver_changed_under_it_ends_it_with_an_error(base, monkeypatch, capsys):
+    """Exit code 1, so that Kubernetes starts it anew; it takes its sockets along as ever."""
+    monkeypatch.setattr(plugin_module, "MISMATCH_SECONDS", 0)
+    monkeypatch.setattr(plugin_module, "SOCKET_CHECK_SECONDS", 0.05)
+    library = FakeNvml(errors={"nvmlInitWithFlags": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH})
+    with a_town() as town, installed(library):
+        town.node()
+        town.api.kubeconfig(base / "config")
+        assert module._main(flags(base, driver_root=base, cdi_mode="builtin"), {}) == 1
+        assert list((base / "reg").iterdir()) == []
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
+    (wanted,) = [line for line in said if line["event"] == "restart wanted"]
+    assert wanted["why"] == "nvmlInit: RM has detected an NVML/RM version mismatch."
 
 
 def test_bad_input_as_a_process(base):

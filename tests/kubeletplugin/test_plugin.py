@@ -9,18 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import grpc
+import pynvml
 import pytest
 from structlog.testing import capture_logs
 
 from api.inventory import decode
 from api.refusals import Refused
 from kubeletplugin import plugin as plugin_module
-from kubeletplugin.discovery.simulated import SimulatedSource
+from kubeletplugin.claims.prepare import Claims
+from kubeletplugin.discovery.simulated import SimulatedSource, render
 from kubeletplugin.plugin import Plugin
 from kubeletplugin.settings import Settings, parse
 from tests.support.controlled_cluster import NAMESPACE, SECONDS, a_client, a_town
+from tests.support.fake_nvml import FakeGpu, FakeNvml, installed
 from tests.support.kubelet import Kubelet
-from tests.support.machines import TWO_GPUS
+from tests.support.machines import TWO_GPUS, a_machine
 
 DRIVER = "gpu.lanewise.dev"
 NODE = "node-a"
@@ -169,6 +172,7 @@ def test_it_registers_and_reports(site):
     """What is found is in the inventory, the kubelet's hold in its entry, and a Lease is there."""
     plugin = site.plugin()
     assert plugin.why_not_live() is None
+    assert plugin.restart_wanted is None
     site.town.wait(lambda: len(site.leases()) == 1)
     (registered,) = site.kubelet.scan()
     assert registered.driver == DRIVER
@@ -493,3 +497,92 @@ def test_calls_of_no_claims_and_of_unknown_ones(site):
     assert plugin.unprepare([gone]).claims[gone[2]].error == ""
     with pytest.raises(grpc.RpcError):
         plugin.channel.unary_unary("/v9.DRAPlugin/NodePrepareResources")(b"", timeout=5)
+
+
+MISMATCH = {"nvmlInitWithFlags": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH}
+
+
+def on_real_hardware(site, **options) -> Plugin:
+    """A plugin that asks NVML, not started yet."""
+    root = site.base / "hardware"
+    render(a_machine(), root, nodes="plain")
+    changes = {"machine": None, "cdi_mode": "builtin", "sysfs_root": root / "sys", "proc_root": root / "proc"}
+    return Plugin(replace(site.settings(), **changes), site.client, version="0.1.0", **options)
+
+
+def test_a_driver_changed_under_the_plugin_ends_it(site):
+    """The library that the process has loaded no longer fits the kernel module: only a new process can load the new one."""
+    library = FakeNvml([FakeGpu()])
+    ended = threading.Event()
+    with installed(library):
+        plugin = on_real_hardware(site, ended=ended)
+        plugin.start()
+        site.started.append(plugin)
+        until(lambda: plugin._discovery.current is not None)
+        assert (plugin.why_not_live(), ended.is_set()) == (None, False)
+        library.errors = {"nvmlInitWithFlags": pynvml.NVML_ERROR_UNKNOWN}
+        plugin._discovery.poke()
+        until(lambda: plugin._discovery.why is not None)
+        assert plugin.why_not_live() is None, "what a restart does not change is not answered with one"
+        library.errors = MISMATCH
+        plugin._discovery.poke()
+        assert ended.wait(SECONDS)
+        assert (
+            plugin.why_not_live() == plugin.restart_wanted == "nvmlInit: RM has detected an NVML/RM version mismatch."
+        )
+        site.stop(plugin)
+    assert site.sockets() == []
+
+
+def test_a_mismatch_found_at_the_start_is_given_a_minute(site):
+    """A new process may meet the same one: restarts that change nothing are no loop."""
+    now, ended = [100.0], threading.Event()
+    with installed(FakeNvml(errors=MISMATCH)):
+        plugin = on_real_hardware(site, ended=ended, clock=lambda: now[0])
+        plugin.start()
+        site.started.append(plugin)
+        until(lambda: plugin._discovery.why is not None)
+        now[0] += 59
+        plugin._look_for_an_end()
+        assert (plugin.why_not_live(), plugin.restart_wanted, ended.is_set()) == (None, None, False)
+        now[0] += 2
+        assert plugin.why_not_live() is not None
+        assert ended.wait(SECONDS)
+        site.stop(plugin)
+
+
+def test_cdi_files_are_renewed_while_the_api_server_does_not_answer(site, monkeypatch):
+    """New hardware must not wait for a comparison that waits for an API server."""
+    asking, answer = threading.Event(), threading.Event()
+
+    def compare(_):
+        asking.set()
+        answer.wait(SECONDS)
+        return 0
+
+    monkeypatch.setattr(Claims, "compare", compare)
+    plugin = site.ready()
+    try:
+        assert asking.wait(SECONDS)
+        claim = site.claim("train", FIRST)
+        site.prepare(claim)
+        (file,) = site.cdi_files()
+        file.unlink()
+        plugin._found(plugin._discovery.current)
+        until(lambda: site.cdi_files() == [file])
+    finally:
+        answer.set()
+
+
+def test_a_refused_release_is_told_as_one(site):
+    """`kubectl describe` of a claim that cannot be released does not speak of a prepare."""
+    site.ready()
+    claim = site.claim("train", FIRST)
+    site.prepare(claim)
+    (site.base / "plug/devices").rename(site.base / "plug/gone")
+    assert "No such file" in site.unprepare(claim).error
+    site.town.wait(lambda: len(site.events()) == 1)
+    (event,) = site.events()
+    assert (event["reason"], event["action"]) == ("ReleaseRefused", "Unprepare")
+    (site.base / "plug/gone").rename(site.base / "plug/devices")
+    assert site.unprepare(claim).error == ""

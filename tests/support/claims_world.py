@@ -15,6 +15,7 @@ from kubeletplugin.cdi.spec import Edits
 from kubeletplugin.claims.injection import ClaimInjection
 from kubeletplugin.claims.locks import ClaimLocks
 from kubeletplugin.claims.prepare import Claims
+from kubeletplugin.claims.states import Event
 from kubeletplugin.disk import Disk, LocalDisk
 
 DRIVER = "gpu.lanewise.dev"
@@ -71,6 +72,8 @@ class World:
     api_down: bool = False
     now: float = 1000.0
     told: list[tuple[ClaimRef, Reason]] = field(default_factory=list)
+    told_of: list[Event] = field(default_factory=list)
+    """What was being done, for each of `told`."""
     fetched: int = 0
     epoch: float = 0.0
     """What the age of temporary CDI files is counted to: far in the future, and every one is old."""
@@ -100,11 +103,15 @@ class World:
             machine=lambda: self.machine,
             why_no_machine=lambda: "libnvidia-ml.so.1 is not under /run/nvidia/driver yet",
             fetch=self.fetch,
-            tell=lambda ref, reason: self.told.append((ref, reason)),
+            tell=self.tell,
             since_boot=self.clock,
             wall=lambda: datetime(2026, 11, 30, tzinfo=UTC) + timedelta(seconds=self.now),
             locks=locks,
         )
+
+    def tell(self, ref: ClaimRef, reason: Reason, event: Event) -> None:
+        self.told.append((ref, reason))
+        self.told_of.append(event)
 
     def clock(self) -> float:
         self.now += 0.001

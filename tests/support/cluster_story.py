@@ -54,9 +54,9 @@ class Story:
         self.instances[name] = Instance(name, registered=registered, lease=f"lease-{name}")
         self.report()
 
-    def renews(self, name: str = "i1") -> None:
+    def renews(self, name: str = "i1", *, holder: str = "node-a") -> None:
         self.renewals[name] = self.renewals.get(name, 0) + 1
-        self.state.lease_is(LeaseInfo(f"lease-{name}", f"renewal {self.renewals[name]}"))
+        self.state.lease_is(LeaseInfo(f"lease-{name}", f"renewal {self.renewals[name]}", holder))
 
     def registers(self, name: str = "i1", *, registered: bool = True) -> None:
         """The kubelet takes it, or lets go of it."""

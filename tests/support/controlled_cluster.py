@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,26 +50,29 @@ class Town:
         }
         return Owner(name, self.api.store.put(obj)["metadata"]["uid"])
 
-    def renew(self, instance: str = "i1") -> None:
-        """The Lease of an instance is renewed."""
+    def renew(self, instance: str = "i1", node: str = "node-a") -> None:
+        """The Lease of a node's instance is renewed."""
         second = next(self._renewals)
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {"name": f"lease-{instance}", "namespace": NAMESPACE},
-            "spec": {"renewTime": f"2026-11-30T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.000000Z"},
+            "spec": {
+                "holderIdentity": node,
+                "renewTime": f"2026-11-30T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.000000Z",
+            },
         }
         self.client.apply(LEASES.path(NAMESPACE, f"lease-{instance}"), body, field_manager="test", force=True)
 
     @contextlib.contextmanager
-    def pulse(self, *instances: str) -> Iterator[None]:
-        """Leases are renewed again and again: whoever watches sees it happen."""
+    def pulse(self, nodes: Mapping[str, str] | None = None) -> Iterator[None]:
+        """Leases are renewed again and again, whoever watches sees it happen. `nodes` by instance."""
         over = threading.Event()
 
         def renew() -> None:
             while not over.wait(0.1):
-                for instance in instances or ("i1",):
-                    self.renew(instance)
+                for instance, node in (nodes or {"i1": "node-a"}).items():
+                    self.renew(instance, node)
 
         thread = threading.Thread(target=renew)
         thread.start()
@@ -100,7 +103,7 @@ class Town:
 
     def plugin(self, owner: Owner, machine: Machine | None = None, instance: str = "i1") -> None:
         """A plugin that starts and is registered."""
-        self.renew(instance)
+        self.renew(instance, owner.name)
         self.report(owner, machine if machine is not None else a_machine(2))
         self.register(owner.name, instance)
 

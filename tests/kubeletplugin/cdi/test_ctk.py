@@ -1,6 +1,7 @@
 """Content by nvidia-ctk."""
 
 import json
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from api.pci import PciAddress, Place
 from api.refusals import Refused
 from kubeletplugin.cdi.builtin import Places
 from kubeletplugin.cdi.content import ClaimDevice, claim_spec
-from kubeletplugin.cdi.ctk import CtkContent, Ran, run_program
+from kubeletplugin.cdi.ctk import CtkContent, GpuNotDescribed, Ran, run_program
 from kubeletplugin.cdi.roots import Root
 from kubeletplugin.cdi.spec import DeviceNode, to_document
 from kubeletplugin.cdi.validate import Invalid, problems
@@ -31,8 +32,8 @@ ONE, TWO = a_gpu(0), a_gpu(1)
 MACHINE = Machine(gpus=(ONE, TWO), driver=Driver("580.105.08"))
 
 
-def printed(uuid: str, minor: int, **more: Any) -> str:
-    """What the tool says with its roots at /driver-root and /driver-root/host-dev."""
+def printed(*gpus: tuple[str, int], **more: Any) -> str:
+    """What the tool says of GPUs by UUID and minor, with its roots at /driver-root and /driver-root/host-dev."""
     document = {
         "cdiVersion": "0.5.0",
         "kind": "lanewise.dev/gpu",
@@ -43,6 +44,7 @@ def printed(uuid: str, minor: int, **more: Any) -> str:
                     "deviceNodes": [{"path": f"/dev/nvidia{minor}", "hostPath": f"/driver-root/host-dev/dev/nvidia{minor}"}]
                 },
             }
+            for uuid, minor in gpus
         ],
         "containerEdits": {
             "env": ["NVIDIA_VISIBLE_DEVICES=void"],
@@ -58,24 +60,21 @@ def printed(uuid: str, minor: int, **more: Any) -> str:
     return json.dumps(document)
 
 
+BOTH = Ran(0, printed(("GPU-0", 0), ("GPU-1", 1)), "level=info")
+
+
 class Tool:
     """nvidia-ctk as it is told to be."""
 
-    def __init__(self, answers: dict[str, Ran | OSError]) -> None:
-        self.answers = answers
+    def __init__(self, answer: Ran | OSError = BOTH) -> None:
+        self.answer = answer
         self.asked: list[Sequence[str]] = []
 
     def __call__(self, argv: Sequence[str]) -> Ran:
         self.asked.append(argv)
-        uuid = next(word for word in argv if word.startswith("--device-id=")).removeprefix("--device-id=")
-        answer = self.answers[uuid]
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
-
-
-def both_well() -> Tool:
-    return Tool({gpu.uuid: Ran(0, printed(gpu.uuid, gpu.minor or 0), "level=info") for gpu in (ONE, TWO)})
+        if isinstance(self.answer, OSError):
+            raise self.answer
+        return self.answer
 
 
 def a_content(tool: Tool, driver: Path = Path("/driver-root"), nodes: dict[str, tuple[int, int]] | None = None):
@@ -83,10 +82,13 @@ def a_content(tool: Tool, driver: Path = Path("/driver-root"), nodes: dict[str, 
     return CtkContent(CTK, places, run=tool, stat_of=device_numbers(nodes or {}))
 
 
-def test_tool_is_asked_for_one_gpu(tmp_path: Path):
-    """As `facts: peers 4.3` has it, with the roots as we see them."""
-    tool = both_well()
-    a_content(tool).device(MACHINE, ONE)
+def test_tool_is_asked_once_for_all_gpus():
+    """A claim of eight GPUs waits as long as one of one; with the roots as we see them."""
+    tool = Tool()
+    content = a_content(tool)
+    for gpu in MACHINE.gpus:
+        assert [node.path for node in content.device(MACHINE, gpu).device_nodes] == [f"/dev/nvidia{gpu.minor}"]
+    content.common(MACHINE)
     assert tool.asked == [
         (
             "/usr/bin/nvidia-ctk",
@@ -96,6 +98,7 @@ def test_tool_is_asked_for_one_gpu(tmp_path: Path):
             "--vendor=lanewise.dev",
             "--class=gpu",
             "--device-id=GPU-0",
+            "--device-id=GPU-1",
             "--device-name-strategy=uuid",
             "--no-all-device",
             "--driver-root=/driver-root",
@@ -107,7 +110,7 @@ def test_tool_is_asked_for_one_gpu(tmp_path: Path):
 
 def test_paths_become_the_hosts():
     """The runtime does not see the plugin's mounts; what lies outside both roots stays."""
-    content = a_content(both_well())
+    content = a_content(Tool())
     assert content.device(MACHINE, ONE).device_nodes == (DeviceNode("/dev/nvidia0"),)
     common = content.common(MACHINE)
     assert common.device_nodes == (DeviceNode("/dev/nvidiactl"),)
@@ -121,7 +124,7 @@ def test_paths_become_the_hosts():
 def test_claim_is_a_valid_document():
     """With our names around the tool's edits."""
     devices = [ClaimDevice("gpu-10-00-0", ONE), ClaimDevice("gpu-11-00-0", TWO)]
-    document = to_document(claim_spec("gpu.lanewise.dev", "u1", devices, MACHINE, a_content(both_well())))
+    document = to_document(claim_spec("gpu.lanewise.dev", "u1", devices, MACHINE, a_content(Tool())))
     assert problems(document) == ()
     assert document["kind"] == "gpu.lanewise.dev/claim"
     assert [device["name"] for device in document["devices"]] == ["u1-gpu-10-00-0", "u1-gpu-11-00-0"]
@@ -130,7 +133,7 @@ def test_claim_is_a_valid_document():
 def test_tool_is_asked_again_only_when_something_changed(tmp_path: Path):
     """Case F4: a changed driver root, a new control node, and another driver version; nothing else."""
     driver = make_driver_root(tmp_path / "driver")
-    tool, nodes = both_well(), {"nvidiactl": (195, 255)}
+    tool, nodes = Tool(), {"nvidiactl": (195, 255)}
     content = CtkContent(
         CTK,
         Places(driver=Root.same(driver), dev=Root.same(tmp_path)),
@@ -154,23 +157,40 @@ def test_tool_is_asked_again_only_when_something_changed(tmp_path: Path):
 
 def test_failure_carries_the_tools_last_line():
     """And is not remembered: the next prepare asks again."""
-    tool = both_well()
-    tool.answers["GPU-0"] = Ran(1, "", 'level=info msg=x\nlevel=error msg="device not found"\n')
+    tool = Tool()
+    tool.answer = Ran(1, "", 'level=info msg=x\nlevel=error msg="device not found"\n')
     content = a_content(tool)
     with pytest.raises(Refused) as refused:
         content.device(MACHINE, ONE)
     assert refused.value.reason.what == (
-        '/usr/bin/nvidia-ctk cdi generate --device-id=GPU-0: exit code 1: level=error msg="device not found"'
+        '/usr/bin/nvidia-ctk cdi generate: exit code 1: level=error msg="device not found"'
     )
-    tool.answers = both_well().answers
+    tool.answer = BOTH
     assert content.device(MACHINE, ONE)
 
 
-def test_lost_gpu_does_not_stop_the_others():
-    """What is common can be asked of any."""
-    tool = both_well()
-    tool.answers["GPU-0"] = Ran(1, "", "lost")
-    assert a_content(tool).common(MACHINE).mounts
+def test_gpu_that_the_tool_leaves_out_is_refused_by_its_name():
+    """The others are served, and it is asked for again by the next prepare."""
+    tool = Tool(Ran(0, printed(("GPU-1", 1)), ""))
+    content = a_content(tool)
+    assert content.device(MACHINE, TWO)
+    with pytest.raises(Refused) as refused:
+        content.device(MACHINE, ONE)
+    assert refused.value.reason == GpuNotDescribed("/usr/bin/nvidia-ctk cdi generate", "GPU-0", ("GPU-1",))
+    assert content.common(MACHINE).mounts
+    tool.answer = BOTH
+    assert content.device(MACHINE, ONE)
+
+
+def test_only_gpus_that_the_driver_has_are_asked_for():
+    """One that is lost stops no other; what is known of those that stay is not asked again."""
+    tool = Tool()
+    content = a_content(tool)
+    content.device(MACHINE, TWO)
+    content.device(Machine(gpus=(TWO,), driver=MACHINE.driver), TWO)
+    assert len(tool.asked) == 1
+    a_content(tool).common(Machine(gpus=(TWO,), driver=MACHINE.driver))
+    assert [word for word in tool.asked[1] if "GPU-" in word] == ["--device-id=GPU-1"]
 
 
 @pytest.mark.parametrize(
@@ -178,27 +198,27 @@ def test_lost_gpu_does_not_stop_the_others():
     [
         (Ran(1, "", ""), "exit code 1: it says no more"),
         (FileNotFoundError(2, "No such file or directory"), "No such file or directory"),
-        (TimeoutError("no end after 30 s"), "no end after 30 s"),
+        (TimeoutError("no end after 20 s"), "no end after 20 s"),
         (Ran(0, "", ""), "it printed no JSON"),
         (Ran(0, "cdiVersion: 0.5.0", ""), "it printed no JSON"),
-        (Ran(0, printed("GPU-9", 0), ""), "it describes GPU-9, not GPU-0"),
-        (Ran(0, printed("GPU-0", 7), ""), "its device does not have /dev/nvidia0, the node of this GPU"),
-        (Ran(0, printed("GPU-0", 0, containerEdits=NET_DEVICE, cdiVersion="1.1.0"), ""), "netDevices is nothing a GPU needs"),
+        (Ran(0, printed(("GPU-9", 0)), ""), "it describes GPU-9, not GPU-0"),
+        (Ran(0, printed(("GPU-0", 7)), ""), "GPU-0 does not have /dev/nvidia0, the node of this GPU"),
+        (Ran(0, printed(("GPU-0", 0), containerEdits=NET_DEVICE, cdiVersion="1.1.0"), ""), "netDevices is nothing a GPU needs"),
     ],
 )  # fmt: skip
 def test_nothing_to_use_is_told(answer: Ran | OSError, says: str):
     """With the command to try by hand. Case F5 among them: another GPU's node."""
     with pytest.raises(Refused) as refused:
-        a_content(Tool({"GPU-0": answer})).device(MACHINE, ONE)
-    assert refused.value.reason.what.startswith(f"/usr/bin/nvidia-ctk cdi generate --device-id=GPU-0: {says}")
+        a_content(Tool(answer)).device(MACHINE, ONE)
+    assert refused.value.reason.what.startswith(f"/usr/bin/nvidia-ctk cdi generate: {says}")
     assert "--cdi-mode=builtin" in refused.value.reason.remedy
 
 
 def test_invalid_output_is_told_fault_by_fault():
     """Case F3: the tool's device without edits is not passed on."""
-    text = printed("GPU-0", 0, devices=[{"name": "GPU-0", "containerEdits": {}}], gpus=1)
+    text = printed(("GPU-0", 0), devices=[{"name": "GPU-0", "containerEdits": {}}], gpus=1)
     with pytest.raises(Refused) as refused:
-        a_content(Tool({"GPU-0": Ran(0, text, "")})).device(MACHINE, ONE)
+        a_content(Tool(Ran(0, text, ""))).device(MACHINE, ONE)
     assert isinstance(refused.value.reason, Invalid)
     assert [problem.path for problem in refused.value.reason.problems] == ["devices[0].containerEdits", "gpus"]
 
@@ -206,7 +226,7 @@ def test_invalid_output_is_told_fault_by_fault():
 def test_machine_without_gpus_has_nobody_to_ask_about():
     """No empty file out of it."""
     with pytest.raises(Refused, match="the machine has no GPU to ask it about"):
-        a_content(both_well()).common(Machine())
+        a_content(Tool()).common(Machine())
 
 
 def test_program_is_run_and_its_words_kept():
@@ -221,3 +241,22 @@ def test_program_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("kubeletplugin.cdi.ctk.TIMEOUT_SECONDS", 0.05)
     with pytest.raises(TimeoutError, match="no end after"):
         run_program(["/bin/sleep", "60"])
+
+
+def test_program_that_does_not_die_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
+    """A tool that hangs in the driver takes no signal, and the kubelet waits for 45 s altogether."""
+    monkeypatch.setattr("kubeletplugin.cdi.ctk.TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("kubeletplugin.cdi.ctk._KILL_SECONDS", 0.05)
+    started, kill = [], subprocess.Popen.kill
+
+    def not_killed(process: subprocess.Popen) -> None:
+        started.append(process)
+
+    monkeypatch.setattr(subprocess.Popen, "kill", not_killed)
+    try:
+        with pytest.raises(TimeoutError, match="no end after"):
+            run_program(["/bin/sleep", "60"])
+    finally:
+        for process in started:
+            kill(process)
+            process.wait(10)

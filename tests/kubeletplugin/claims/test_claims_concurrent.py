@@ -1,5 +1,6 @@
 """Threads, and two plugin processes on one directory, as in a rolling update (Case H4)."""
 
+import errno
 import fcntl
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from api.refusals import Refused
-from kubeletplugin.claims.locks import ClaimLocks, LockTimeout
+from kubeletplugin.claims.locks import NO_ROOM, ClaimLocks, LockTimeout
 from kubeletplugin.claims.refusals import Busy, Cancelled, Changing, Held
 from kubeletplugin.claims.store import Store
 from kubeletplugin.disk import LocalDisk
@@ -212,14 +213,60 @@ def test_lock_file_removed_by_its_last_owner_locks_nothing(tmp_path: Path, monke
     real, calls = fcntl.flock, []
 
     def flock(descriptor, operation):
-        if not calls:
-            (tmp_path / "u.lock").unlink()
-        calls.append(operation)
+        if operation & fcntl.LOCK_EX:  # the file's; the directory's is shared
+            if not calls:
+                (tmp_path / "u.lock").unlink()
+            calls.append(operation)
         real(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock)
     with ClaimLocks(tmp_path).if_free("u") as free, ClaimLocks(tmp_path).if_free("u") as free_too:
         assert (free, free_too, len(calls)) == (True, False, 3)
+
+
+@pytest.mark.parametrize("error", sorted(NO_ROOM))
+def test_lock_without_a_file_is_everybodys(tmp_path: Path, monkeypatch, error):
+    """No process has any lock beside it, though there may be room again by then; and it comes only when asked for."""
+    full, other = ClaimLocks(tmp_path, patience_seconds=0.02), ClaimLocks(tmp_path)
+
+    def no_room(_):
+        raise OSError(error, "no room")
+
+    monkeypatch.setattr(full, "_try_file", no_room)
+    with pytest.raises(OSError, match="no room"), full.held("u", cancelled=here):
+        pass
+    with pytest.raises(OSError, match="no room"), full.if_free("u"):
+        pass
+    with other.if_free("v"), pytest.raises(LockTimeout), full.held("u", cancelled=here, without_room=True):
+        pass
+    with full.held("u", cancelled=here, without_room=True), other.if_free("u") as same, other.if_free("v") as another:
+        assert (same, another) == (False, False)
+    with other.if_free("u") as free, other.if_free("v") as free_too:
+        assert free
+        assert free_too
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_locks_without_a_file_are_one_at_a_time(tmp_path: Path, monkeypatch):
+    """Releases in two processes on a full disk, among calls that still find room."""
+    ways = [ClaimLocks(tmp_path) for _ in range(3)]
+    inside, seen = [], []
+
+    def no_room(_):
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(ways[0], "_try_file", no_room)
+    monkeypatch.setattr(ways[1], "_try_file", no_room)
+
+    def enter(number: int) -> None:
+        with ways[number % 3].held("u", cancelled=here, without_room=True):
+            inside.append(number)
+            seen.append(len(inside))
+            inside.remove(number)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(enter, range(60)))
+    assert seen == [1] * 60
 
 
 def test_another_claims_hold_is_not_dropped(tmp_path: Path):

@@ -6,7 +6,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from api.claims import Claim
-from tests.support.claims_world import World, a_claim, a_ref, a_result, device, prepare, refusal
+from kubeletplugin.claims.locks import ClaimLocks
+from kubeletplugin.claims.refusals import Busy
+from tests.support.claims_world import World, a_claim, a_ref, a_result, device, here, prepare, refusal
 from tests.support.counting_disk import BROKEN, FULL, READ_ONLY, CountingDisk
 
 RESULTS = (a_result(0, request="a"), a_result(1, request="b"))
@@ -99,6 +101,54 @@ def test_disk_mounted_read_only_refuses_until_it_is_mended(world):
     refusal(lambda: broken.unprepare(ref))
     assert broken.recover().records == 1
     world.claims().unprepare(ref)
+    assert world.is_clear()
+
+
+@pytest.fixture
+def no_inodes(monkeypatch):
+    """A file system without a free inode: what is there can be opened, nothing can be made."""
+    real = os.open
+
+    def opened(path, flags, mode=0o777, *, dir_fd=None):
+        if flags & os.O_CREAT and not os.path.lexists(path):
+            raise OSError(FULL, os.strerror(FULL), str(path))
+        return real(path, flags, mode, dir_fd=dir_fd)
+
+    return lambda: monkeypatch.setattr(os, "open", opened)
+
+
+def test_disk_without_inodes_keeps_no_pod_from_ending(world, no_inodes):
+    """Not even a lock file can be made: the release does without, and of a claim that is not known as well (Case H1)."""
+    ref = _a_claim(world).ref
+    prepare(world.claims(), ref)
+    claims = world.claims()
+    no_inodes()
+    claims.unprepare(a_ref(2))
+    claims.unprepare(ref)
+    assert world.is_clear()
+
+
+def test_disk_without_inodes_refuses_a_prepare_by_its_name(world, no_inodes):
+    """It would have no record either, and must not keep all other claims waiting meanwhile."""
+    ref = _a_claim(world).ref
+    claims = world.claims()
+    claims.restore()
+    no_inodes()
+    assert "No space left on device" in refusal(lambda: prepare(claims, ref)).what
+    assert world.is_clear()
+
+
+def test_release_without_a_lock_file_waits_for_one_with_it(world, no_inodes):
+    """Another process took the claim's lock while there was room: the release is told to come again, and nothing is lost."""
+    ref = _a_claim(world).ref
+    prepare(world.claims(), ref)
+    other = ClaimLocks(world.state_dir / "locks")
+    hasty = world.claims(patience_seconds=0.02)
+    with other.held("uid-2", cancelled=here):
+        no_inodes()
+        assert refusal(lambda: hasty.unprepare(ref)) == Busy(ref, "node-a", 0.02)
+        assert world.recorded() == {"uid-1"}
+    hasty.unprepare(ref)
     assert world.is_clear()
 
 

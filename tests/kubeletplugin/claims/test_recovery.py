@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from api.names import ClaimRef
 from api.refusals import BadInput, Refused
 from kubeletplugin.claims.recovery import RECHECK_SECONDS, Recovered
+from kubeletplugin.claims.states import Event
 from kubeletplugin.disk import LocalDisk
 from tests.support.claims_world import DRIVER, PlainContent, World, a_claim, a_ref, a_result, device, prepare, refusal
 from tests.support.counting_disk import CountingDisk, Crash
@@ -169,6 +170,17 @@ def test_lost_device_is_told_once_and_spoils_nobody(two):
     _agree(two, "uid-1")
 
 
+def test_device_lost_again_is_told_again(two):
+    """It fell off the bus, came back with a reset, and fell off again; a look at unknown hardware tells nothing."""
+    whole, less = two.machine, replace(two.machine, gpus=two.machine.gpus[:2])
+    claims = two.claims()
+    for machine, told in ((less, 1), (None, 1), (less, 1), (whole, 1), (less, 2), (less, 2)):
+        two.machine = machine
+        claims.recover()
+        assert len(two.told) == told
+    assert two.told_of == [Event.RECOVER, Event.RECOVER]
+
+
 def test_content_that_cannot_be_made_now_is_left_for_later(two):
     """Case F4: the driver's files are being replaced; nothing is taken away, and the next pass mends it."""
 
@@ -273,6 +285,33 @@ def test_api_that_does_not_answer_leaves_everything(two):
         _later(two)
         assert claims.recover() == Recovered(records=2)
     _agree(two, "uid-1", "uid-2")
+
+
+def test_api_that_does_not_answer_is_asked_once_a_round(two):
+    """Each question takes its time-out; what is not asked counts on, and one claim never answered keeps none from its turn."""
+    claims, asked = two.claims(), []
+    two.delete(a_ref(1))
+    two.delete(a_ref(2))
+    claims.compare()
+    _later(two)
+    silent, fetch = "uid-1", two.fetch
+
+    def fetching(ref):
+        asked.append(ref.uid)
+        two.api_down = ref.uid == silent
+        return fetch(ref)
+
+    claims._recovery._fetch = fetching
+    assert claims.compare() == 0
+    assert asked == ["uid-1"]
+    _later(two)
+    assert claims.compare() == 1
+    assert asked == ["uid-1", "uid-2", "uid-1"]
+    _agree(two, "uid-1")
+    _later(two)
+    silent = ""
+    assert claims.compare() == 1
+    _agree(two)
 
 
 def test_start_asks_no_api_server(two):

@@ -13,7 +13,8 @@ import pytest
 
 from api.hardware import LeftOut, Machine
 from api.refusals import Refused
-from kubeletplugin.discovery.nvml import DriverAbsent, NvmlFailed, NvmlSource, find_library
+from kubeletplugin.discovery.library import DriverAbsent, find_library
+from kubeletplugin.discovery.nvml import NvmlFailed, NvmlSource
 from kubeletplugin.discovery.simulated import SimulatedSource, render
 from kubeletplugin.discovery.source import NO_DRIVER_BOUND, NOT_LISTED, NotThereYet
 from tests.support.fake_nvml import FakeGpu, FakeNvml, installed, library_like
@@ -244,7 +245,7 @@ def test_gpus_of_other_drivers_are_left_out_for_good(tmp_path: Path) -> None:
     [
         (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, DriverAbsent, "the kernel module nvidia is not loaded"),
         (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, DriverAbsent, "libnvidia-ml.so.1 was not found"),
-        (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, NvmlFailed, "restart the plugin's pod"),
+        (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, NvmlFailed, "the plugin restarts by itself"),
         (pynvml.NVML_ERROR_NO_PERMISSION, NvmlFailed, "run it privileged"),
         (pynvml.NVML_ERROR_NOT_SUPPORTED, NvmlFailed, "nvmlInit: Not Supported"),
         (pynvml.NVML_ERROR_UNKNOWN, NvmlFailed, "nvmlInit: Unknown Error"),
@@ -258,6 +259,35 @@ def test_driver_that_does_not_come_up_is_refused_with_its_reason(
         discover(FakeNvml(errors={"nvmlInitWithFlags": code}))
     assert isinstance(refused.value.reason, kind)
     assert words in str(refused.value)
+
+
+def test_restart_helps_only_where_it_would_load_another_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same mismatch twice: files new and module old, which a new process would find too; then the library is another."""
+    path = tmp_path / "usr/lib64/libnvidia-ml.so.1"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    mismatch = FakeNvml(errors={"nvmlInitWithFlags": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH})
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: setattr(pynvml, "nvmlLib", mismatch))
+    source = NvmlSource(tmp_path, tmp_path, tmp_path)
+
+    def reason() -> NvmlFailed:
+        with pytest.raises(Refused) as refused:
+            source.discover()
+        assert isinstance(refused.value.reason, NvmlFailed)
+        return refused.value.reason
+
+    with installed(None):
+        first = reason()
+        assert (first.restart_helps, first.remedy.split(",")[0]) == (
+            False,
+            "load the kernel module of the driver that is installed",
+        )
+        path.rename(path.with_name("libnvidia-ml.so.580.95.05"))
+        assert not reason().restart_helps, "nothing to load yet"
+        path.write_bytes(b"another driver's")
+        assert reason().restart_helps
 
 
 def test_count_that_fails_is_refused(discover: Discover) -> None:
