@@ -84,6 +84,8 @@ def _is_free(address: str, port: int) -> bool:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that linger do not matter
         try:
             probe.bind((address, port))
+        except PermissionError:
+            return True  # not ours to know: only root, who starts clusters, may bind ports below 1024
         except OSError:
             return False
         return True

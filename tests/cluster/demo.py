@@ -1,5 +1,6 @@
 """The main job on a real Kubernetes, told step by step: `make demo`."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -33,8 +34,8 @@ def tell(cluster: Cluster, lanewise: Lanewise) -> None:
     show(cluster, "apply", "-f", str(EXAMPLE.relative_to(ROOT)))
     cluster.kubectl("wait", "--for=condition=Ready", "pod/one-gpu", "--timeout=60s")
     say("Which device the scheduler chose")
-    results = "jsonpath={range .status.allocation.devices.results[*]}{.pool}: {.device}{'\\n'}{end}"
-    show(cluster, "get", "resourceclaim", "one-gpu", "-o", results)
+    columns = "custom-columns=CLAIM:.metadata.name,DEVICE:.status.allocation.devices.results[*].device"
+    show(cluster, "get", "resourceclaim", "one-gpu", "-o", columns)
     say("What the container sees: this GPU and no other")
     until("the container has spoken", lambda: "/dev/nvidia" in cluster.kubectl("logs", "one-gpu"))
     show(cluster, "logs", "one-gpu")
@@ -54,7 +55,7 @@ def say(sentence: str) -> None:
 
 def show(cluster: Cluster, *arguments: str) -> None:
     """A kubectl command as one would type it, and what it says."""
-    print(f"  $ kubectl {' '.join(argument for argument in arguments if not argument.startswith('jsonpath'))}")
+    print(f"  $ kubectl {' '.join(shlex.quote(argument) for argument in arguments)}")
     for line in cluster.kubectl(*arguments).splitlines():
         print(f"  {line}")
     sys.stdout.flush()
