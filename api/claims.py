@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.names import ClaimRef
+from api.refusals import BadInput, Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,28 +71,39 @@ class PreparedDevice:
 
 
 def read_claim(obj: Mapping[str, Any]) -> Claim:
-    """A ResourceClaim (resource.k8s.io/v1, parsed JSON from the API server, which has validated it)."""
+    """A ResourceClaim (resource.k8s.io/v1, parsed JSON). The API server has validated it; Refused for what is none, since
+    something else may answer at its address."""
+    try:
+        return _claim(obj)
+    except (KeyError, TypeError, AttributeError) as error:
+        problem = f"lacks {error}" if isinstance(error, KeyError) else f"has a field of the wrong type: {error}"
+        remedy = "look whether something else than a Kubernetes API server answers at its address"
+        what = f"is no ResourceClaim as Kubernetes has them: it {problem}"
+        raise Refused(BadInput("the API server's answer", what, remedy)) from error
+
+
+def _claim(obj: Mapping[str, Any]) -> Claim:
     meta = obj["metadata"]
     allocation = (obj.get("status") or {}).get("allocation")
     devices = (allocation or {}).get("devices") or {}
     return Claim(
-        ref=ClaimRef(meta["namespace"], meta["name"], meta["uid"]),
+        ref=ClaimRef(_text(meta["namespace"]), _text(meta["name"]), _text(meta["uid"])),
         allocated=allocation is not None,
         results=tuple(
             Result(
-                request=result["request"],
-                driver=result["driver"],
-                pool=result["pool"],
-                device=result["device"],
+                request=_text(result["request"]),
+                driver=_text(result["driver"]),
+                pool=_text(result["pool"]),
+                device=_text(result["device"]),
                 admin_access=bool(result.get("adminAccess")),
-                share_id=result.get("shareID"),
+                share_id=None if result.get("shareID") is None else _text(result["shareID"]),
             )
             for result in devices.get("results") or ()
         ),
         configs=tuple(
             Config(
-                requests=tuple(config.get("requests") or ()),
-                driver=config["opaque"]["driver"],
+                requests=tuple(_text(request) for request in config.get("requests") or ()),
+                driver=_text(config["opaque"]["driver"]),
                 parameters=config["opaque"].get("parameters"),
                 from_class=config.get("source") == "FromClass",
             )
@@ -99,3 +111,9 @@ def read_claim(obj: Mapping[str, Any]) -> Claim:
             if "opaque" in config
         ),
     )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value

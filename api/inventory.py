@@ -7,12 +7,14 @@ manager of its own, so that an instance which goes takes only its own mark away.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from api.hardware import Driver, Gpu, LeftOut, Machine, Nic
 from api.names import API_VERSION, gpu_device_name
 from api.pci import PciAddress, Place
 from api.refusals import BadInput, Refused
+
+_T = TypeVar("_T")
 
 KIND = "NodeInventory"
 INVENTORY_MANAGER = "lanewise-kubeletplugin"
@@ -107,36 +109,41 @@ def encode_instance(node: str, instance: Instance | None) -> dict[str, Any]:
 
 
 def decode(obj: Mapping[str, Any]) -> Inventory:
-    """A NodeInventory (parsed JSON). The CRD's schema has checked the shape; a bad PCI address raises Refused with its path."""
-    meta, spec = obj["metadata"], obj.get("spec") or {}
-    name = meta["name"]
-    driver = spec.get("driver") or {}
-    owners = [owner for owner in meta.get("ownerReferences") or () if owner.get("kind") == "Node"]
+    """A NodeInventory (parsed JSON). The CRD's schema has checked the shape, where it is as we made it: Refused, naming the
+    object, for a bad PCI address and for what a schema would not have let in."""
+    name = obj["metadata"]["name"]
     try:
-        machine = Machine(
-            gpus=tuple(_decode_gpu(gpu) for gpu in spec.get("gpus") or ()),
-            nics=tuple(_decode_nic(nic) for nic in spec.get("nics") or ()),
-            driver=Driver(driver.get("version"), driver.get("cudaVersion")),
-            boot_id=spec.get("bootID", ""),
-            left_out=tuple(LeftOut(item["what"], item["why"]) for item in spec.get("leftOut") or ()),
-            simulated=bool(spec.get("simulated")),
-        )
-    except (ValueError, KeyError) as error:
+        return _decode(obj)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         problem = f"missing field {error}" if isinstance(error, KeyError) else str(error)
         remedy = "let the node's plugin write it; kubectl delete it, and the plugin makes it anew"
         raise Refused(BadInput(f"nodeinventory {name}", problem, remedy)) from error
+
+
+def _decode(obj: Mapping[str, Any]) -> Inventory:
+    meta, spec = obj["metadata"], _mapping(obj.get("spec") or {})
+    driver, status = _mapping(spec.get("driver") or {}), _mapping(obj.get("status") or {})
+    owners = [owner for owner in _list(meta, "ownerReferences") if owner.get("kind") == "Node"]
+    machine = Machine(
+        gpus=tuple(_decode_gpu(gpu) for gpu in _list(spec, "gpus")),
+        nics=tuple(_decode_nic(nic) for nic in _list(spec, "nics")),
+        driver=Driver(_optional(driver, "version", str), _optional(driver, "cudaVersion", str)),
+        boot_id=_optional(spec, "bootID", str) or "",
+        left_out=tuple(LeftOut(_text(item, "what"), _text(item, "why")) for item in _list(spec, "leftOut")),
+        simulated=bool(spec.get("simulated")),
+    )
     instances = tuple(
         Instance(
-            id=entry["id"],
+            id=_text(entry, "id"),
             registered=bool(entry.get("registered")),
-            lease=entry.get("lease", ""),
-            version=entry.get("version", ""),
-            started_at=entry.get("startedAt", ""),
-            registered_at=entry.get("registeredAt", ""),
+            lease=_optional(entry, "lease", str) or "",
+            version=_optional(entry, "version", str) or "",
+            started_at=_optional(entry, "startedAt", str) or "",
+            registered_at=_optional(entry, "registeredAt", str) or "",
         )
-        for entry in (obj.get("status") or {}).get("instances") or ()
+        for entry in _list(status, "instances")
     )
-    return Inventory(name, machine, instances, owners[0]["uid"] if owners else None)
+    return Inventory(meta["name"], machine, instances, _text(owners[0], "uid") if owners else None)
 
 
 def _products(machine: Machine) -> str:
@@ -165,11 +172,11 @@ def _encode_place(place: Place) -> dict[str, Any]:
 
 def _decode_place(obj: Mapping[str, Any]) -> Place:
     return Place(
-        address=PciAddress.parse(obj["pciAddress"]),
-        root=obj.get("pcieRoot"),
+        address=PciAddress.parse(_text(obj, "pciAddress")),
+        root=_optional(obj, "pcieRoot", str),
         root_is_standard=bool(obj.get("pcieRootStandard")),
-        bridges=tuple(PciAddress.parse(bridge) for bridge in obj.get("bridges") or ()),
-        numa_node=obj.get("numaNode"),
+        bridges=tuple(PciAddress.parse(bridge) for bridge in _texts(obj, "bridges")),
+        numa_node=_optional(obj, "numaNode", int),
     )
 
 
@@ -195,14 +202,14 @@ def _encode_gpu(gpu: Gpu) -> dict[str, Any]:
 def _decode_gpu(obj: Mapping[str, Any]) -> Gpu:
     return Gpu(
         place=_decode_place(obj),
-        uuid=obj["uuid"],
-        minor=obj.get("minor"),
-        product_name=obj.get("productName"),
-        brand=obj.get("brand"),
-        architecture=obj.get("architecture"),
-        compute_capability=obj.get("computeCapability"),
-        memory_bytes=obj.get("memoryBytes"),
-        mig_enabled=obj.get("migEnabled"),
+        uuid=_text(obj, "uuid"),
+        minor=_optional(obj, "minor", int),
+        product_name=_optional(obj, "productName", str),
+        brand=_optional(obj, "brand", str),
+        architecture=_optional(obj, "architecture", str),
+        compute_capability=_optional(obj, "computeCapability", str),
+        memory_bytes=_optional(obj, "memoryBytes", int),
+        mig_enabled=_optional(obj, "migEnabled", bool),
     )
 
 
@@ -219,10 +226,43 @@ def _encode_nic(nic: Nic) -> dict[str, Any]:
 def _decode_nic(obj: Mapping[str, Any]) -> Nic:
     return Nic(
         place=_decode_place(obj),
-        kind=obj["kind"],
-        vendor=obj.get("vendor"),
-        device=obj.get("device"),
-        net_names=tuple(obj.get("netNames") or ()),
-        rdma_names=tuple(obj.get("rdmaNames") or ()),
-        physical_function=obj.get("physicalFunction"),
+        kind=_text(obj, "kind"),
+        vendor=_optional(obj, "vendor", str),
+        device=_optional(obj, "device", str),
+        net_names=_texts(obj, "netNames"),
+        rdma_names=_texts(obj, "rdmaNames"),
+        physical_function=_optional(obj, "physicalFunction", str),
     )
+
+
+def _optional(obj: Mapping[str, Any], field: str, kind: type[_T]) -> _T | None:
+    value = obj.get(field)
+    if value is None:
+        return None
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError(f"{field} is {value!r}, no {kind.__name__}")
+    return value
+
+
+def _text(obj: Mapping[str, Any], field: str) -> str:
+    text = _optional(obj, field, str)
+    if text is None:
+        raise KeyError(field)
+    return text
+
+
+def _texts(obj: Mapping[str, Any], field: str) -> tuple[str, ...]:
+    texts = _list(obj, field)
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"{field} is {texts!r}, no list of str")
+    return tuple(texts)
+
+
+def _list(obj: Mapping[str, Any], field: str) -> list[Any]:
+    return _optional(obj, field, list) or []
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r} where an object belongs")
+    return value

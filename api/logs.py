@@ -15,7 +15,12 @@ def configure(log_format: str, level: str, *, stream: TextIO | None = None) -> N
     out = stream if stream is not None else sys.stderr
     ending: tuple[structlog.typing.Processor, ...]
     if log_format == "json":
-        ending = (structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(ensure_ascii=False))
+        # Without variables: one of them may be a token.
+        tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        ending = (
+            structlog.processors.ExceptionRenderer(tracebacks),
+            structlog.processors.JSONRenderer(ensure_ascii=False),
+        )
     else:
         plain = structlog.dev.plain_traceback
         ending = (structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=plain, timestamp_key="time"),)

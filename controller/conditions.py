@@ -26,7 +26,9 @@ def status_of(
     """
     if decision.slices is None:
         return None
-    stored: Mapping[str, Any] = obj.get("status") or {}
+    # Whatever stands there is written over, also what no schema would have let in.
+    status = obj.get("status")
+    stored: Mapping[str, Any] = status if isinstance(status, Mapping) else {}
     reason, message = decision.reason, decision.message
     if dropped:
         reason = "FieldsDropped" if decision.published else reason
@@ -41,7 +43,11 @@ def status_of(
             wanted.append(_condition(CONDITION_REGISTERED, why.capitalize(), WHY_DEAD[why], status=False))
         case _:
             pass
-    known = {condition["type"]: condition for condition in stored.get("conditions") or ()}
+    known: dict[str, Object] = {
+        condition["type"]: condition
+        for condition in stored.get("conditions") or ()
+        if isinstance(condition, dict) and isinstance(condition.get("type"), str)
+    }
     wanted += [known[kind] for kind in (CONDITION_REGISTERED,) if kind in known and len(wanted) == 1]
     published = {"devices": decision.devices, "slices": slices, "leftOut": left_out}
     changed = stored.get("published") != published

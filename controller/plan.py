@@ -17,6 +17,8 @@ from api.kube.paths import SLICES
 Object = dict[str, Any]
 
 _INDEX = re.compile(r"([0-9a-f]{5,})-")
+GENERATION_MAX = 2**63 - 1
+"""Of a pool: an int64."""
 _GENERATE_NAME_MAX = 58
 """The API server cuts longer bases: 63 less the five random characters it adds."""
 
@@ -69,7 +71,9 @@ def plan(
     `desired` are specs without pool generation. `existing` are our driver's slices of the node (objects as stored). Without an
     `owner` there is nothing to publish, and all goes. `adopted` is what the server is known to make of a slice, by its index.
     """
-    kept, obsolete = _match(desired if owner else (), existing)
+    highest = max((_generation(obj) for obj in existing), default=0)
+    exhausted = highest >= GENERATION_MAX  # not by us; all are deleted, so that it can begin anew
+    kept, obsolete = _match(desired if owner and not exhausted else (), existing)
     writes: list[Write] = [_deletion(obj) for obj in obsolete]
     if owner is None:
         return tuple(writes)
@@ -81,7 +85,7 @@ def plan(
     missing = [index for index in range(len(desired)) if index not in kept]
     generation = max((_generation(obj) for obj in kept.values()), default=0)
     if missing or len(changed) > 1:
-        generation = max((_generation(obj) for obj in existing), default=0) + 1
+        generation = 1 if exhausted else highest + 1
         changed = set(kept)
     for index in sorted(changed):
         spec = _with_generation(_with_times(desired[index], kept[index]["spec"]), generation)

@@ -19,7 +19,7 @@ from api.kube.errors import KubeError, NotFound
 from api.kube.events import EventRecorder, Regarding
 from api.kube.paths import CLAIMS
 from api.names import ClaimRef, gpu_device_name, pool_name
-from api.refusals import Reason, Refused
+from api.refusals import BadInput, Reason, Refused
 from api.timestamps import utc_now
 from kubeletplugin.cdi.builtin import Places
 from kubeletplugin.cdi.content import Content, choose
@@ -200,7 +200,10 @@ class Plugin:
             yield self._pool, gpu_device_name(gpu.place.address)
 
     def _fetch(self, ref: ClaimRef) -> Claim | None:
-        """The claim as it is now; None when there is none. Refused when the API server does not say."""
+        """The claim as it is now; None when there is none. Refused when the API server does not say, or cannot be asked."""
+        if not (ref.namespace and ref.name):  # such a path would be that of a collection
+            remedy = "look at who called the plugin; the kubelet gives both"
+            raise Refused(BadInput(f"claim UID {ref.uid[:64]!r}", "came without a namespace or a name", remedy))
         try:
             return read_claim(self._client.get(CLAIMS.path(ref.namespace, ref.name)))
         except NotFound:
@@ -276,6 +279,8 @@ class Plugin:
         while True:
             try:
                 self._claims.restore()
+            except Refused as refused:
+                _log.warning("claims not restored", why=refused.reason.what, remedy=refused.reason.remedy)
             except Exception:  # noqa: BLE001  # logged; the thread must go on: the next pass may find the disk well again
                 _log.exception("claims not restored")
             self._restore_now.wait(self._settings.reconcile_seconds)

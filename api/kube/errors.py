@@ -190,7 +190,7 @@ def from_answer(call: str, code: int, body: bytes, retry_after: str | None) -> A
     """The error for an answer whose status is not 2xx, whatever its body holds."""
     try:
         status = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         status = None
     if code == 404 and (group_version := _not_served(call, status)):
         return NotServed(call, group_version=group_version)

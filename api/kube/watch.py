@@ -90,7 +90,7 @@ class Watch:
         try:
             event = json.loads(line)
             kind, item = event["type"], event["object"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise Garbled(self._call, "a line of the watch is no event") from error
         if not isinstance(kind, str) or not isinstance(item, dict):
             raise Garbled(self._call, "a line of the watch is no event")

@@ -48,7 +48,7 @@ def decoded(call: str, response: BaseHTTPResponse) -> Object:
         raise from_answer(call, response.status, body, response.headers.get("Retry-After"))
     try:
         answer: Any = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Garbled(call, "the answer is no JSON") from error
     if not isinstance(answer, dict):
         raise Garbled(call, "the answer is no object")

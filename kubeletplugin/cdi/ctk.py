@@ -164,7 +164,7 @@ class CtkContent:
             raise Refused(CtkUnusable(command, f"exit code {ran.code}: {lines[-1] if lines else 'it says no more'}"))
         try:
             document = json.loads(ran.stdout)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Refused(CtkUnusable(command, f"it printed no JSON: {error}")) from error
         faults = problems(document)
         if faults:

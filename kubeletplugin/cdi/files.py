@@ -135,11 +135,11 @@ class CdiFiles:
         path = self.path(uid)
         try:
             document = json.loads(path.read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):  # we make no directories, and runtimes pass them by
             return None
         except OSError as error:
             return Unreadable(path, error.strerror or str(error))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return Unreadable(path, f"no JSON: {error}")
         if isinstance(document, dict) and isinstance(document.get("kind"), str) and document["kind"] != self._kind:
             return None

@@ -182,9 +182,10 @@ def _needed(part: _T | None) -> _T:
 
 
 def _take_back(undo: list[Callable[[], None]]) -> None:
-    """In reverse order, each whatever becomes of the others; the reason for it all is what the caller reports."""
-    for back in reversed(undo):
-        try:
+    """In reverse order, up to what cannot be taken back: a record that stays keeps its devices from others, as in a release.
+    The reason for it all is what the caller reports."""
+    try:
+        for back in reversed(undo):
             back()
-        except (OSError, Refused) as error:
-            _log.warning("rollback step failed", why=str(error))  # recovery finds what stayed
+    except (OSError, Refused) as error:
+        _log.warning("rollback step failed", why=str(error))  # recovery finds what stayed

@@ -3,7 +3,8 @@
 Two plugin processes serve at once during a rolling update, so the lock is a file. Only calls for the same claim wait for
 each other: nothing slow is ever done under a lock that another claim needs.
 
-A lock file needs an inode, and a release must work on a disk that has none left: what it removes may be what makes room. So
+A lock file needs an inode, and a release must work on a disk that has none left: what it removes may be what makes room. It
+must work as well where somebody put a directory or a loop of links in the file's place. So
 whoever has a claim's lock also has the directory's, shared, and a release that cannot make its file takes the directory's
 alone instead. Why that is safe between processes:
 
@@ -35,8 +36,8 @@ PAUSE_MIN_SECONDS, PAUSE_MAX_SECONDS = 0.005, 0.5
 """Between two looks at a lock that another process has; doubling, so that short waits are short and long ones cheap."""
 
 
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
-"""Errors of a disk that takes no new file, and lets what is there be read and locked."""
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EISDIR, errno.ELOOP})
+"""Errors of a disk that takes no new file, or not of this name, and lets what is there be read and locked."""
 
 
 class LockTimeout(Exception):  # noqa: N818  # an answer, no fault of ours

@@ -13,7 +13,7 @@ from typing import Any
 
 from api.claims import Claim, Result
 from api.hardware import Gpu, Machine
-from api.names import ClaimRef, gpu_device_name
+from api.names import ClaimRef, gpu_device_name, is_dns_label
 
 FORMAT = 1
 
@@ -180,7 +180,7 @@ def _record(document: dict[str, Any]) -> Record:
         devices=tuple(
             RecordedDevice(
                 pool=_text(item["pool"]),
-                device=_text(item["device"]),
+                device=_device(item["device"]),
                 requests=tuple(_text(request) for request in item["requests"]),
                 admin=bool(item.get("admin")),
                 share_id=None if item.get("shareID") is None else _text(item["shareID"]),
@@ -195,6 +195,14 @@ def _record(document: dict[str, Any]) -> Record:
 
 def _ref(document: dict[str, Any]) -> ClaimRef:
     return ClaimRef(_text(document["namespace"]), _text(document["name"]), _text(document["uid"]))
+
+
+def _device(value: Any) -> str:
+    """A device's name also names its hold's file: nothing but what Kubernetes takes for one."""
+    name = _text(value)
+    if not is_dns_label(name):
+        raise TypeError(f"{name[:64]!r} is no device name")
+    return name
 
 
 def _text(value: Any) -> str:

@@ -80,8 +80,9 @@ class NoSuchTransition(AssertionError):  # noqa: N818  # named for what there is
 _BUILD = (Step.TAKE_HOLDS, Step.FORGET_RELEASE, Step.WRITE_RECORD, Step.WRITE_CDI)
 """Holds before the record: whoever is recorded has been let in, so no two records ever want one device. The record before
 the CDI file: what a runtime can see can be cleaned up by what we know."""
-_CLEAR = (Step.REMOVE_CDI, Step.DROP_HOLDS, Step.REMOVE_RECORD)
-"""The record last, so that whatever interrupts, it is known what is left to do."""
+_CLEAR = (Step.REMOVE_CDI, Step.REMOVE_RECORD, Step.DROP_HOLDS)
+"""The opposite order, so that a record that the disk does not let go keeps its devices from others until it does. A hold
+names its claim: whatever interrupts, it is known what is left to do."""
 _RELEASE = (Step.MARK_RELEASED, *_CLEAR)
 
 _READY = frozenset({State.READY})

@@ -164,17 +164,20 @@ class Store:
         self._disk.write(self._release_path(ref.uid), json.dumps(document).encode() + b"\n")
 
     def release_of(self, uid: str) -> Release | None:
-        """The mark, None when there is none. One that cannot be read marks nothing but that there was one."""
+        """The mark, None when there is none; a directory or a loop in its place is none. One that cannot be read marks
+        nothing but that there was one."""
         try:
             document = json.loads(self._release_path(uid).read_bytes())
             return Release(str(document["bootID"]), float(document["secondsSinceBoot"]))
-        except FileNotFoundError:
-            return None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return Release(UNKNOWN_BOOT, 0.0)
+        except OSError as error:
+            if error.errno in {errno.ENOENT, errno.EISDIR, errno.ELOOP}:
+                return None
+            raise
 
     def forget_release(self, uid: str) -> None:
-        if self._release_path(uid).exists():  # looking is cheaper than a durable removal of nothing
+        if self._release_path(uid).is_file():  # looking is cheaper than a durable removal of nothing
             self._disk.remove(self._release_path(uid))
 
     def _release_path(self, uid: str) -> Path:

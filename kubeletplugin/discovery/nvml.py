@@ -17,7 +17,7 @@ from api.hardware import Driver, Gpu, LeftOut, Machine
 from api.pci import PciAddress, Place
 from api.refusals import Refused
 from kubeletplugin.discovery import sysfs
-from kubeletplugin.discovery.library import LIBRARY, DriverAbsent, File, file_of, find_library, load
+from kubeletplugin.discovery.nvml_library import LIBRARY, DriverAbsent, File, file_of, find_library, load
 from kubeletplugin.discovery.source import NotThereYet, is_awaited, unseen, without_twins
 
 # The words of NVIDIA's own DRA driver, so that selectors written for it keep working: go-nvlib, pkg/nvlib/device/device.go

@@ -82,7 +82,7 @@ def registered(seen: Seen, now: float) -> bool:
         return True
     if seen.notified_at is None:
         return False
-    return not seen.stream_ever or now - seen.notified_at >= STREAM_GRACE_SECONDS
+    return not seen.stream_ever or now >= seen.notified_at + STREAM_GRACE_SECONDS
 
 
 def next_change(seen: Seen, now: float) -> float | None:

@@ -112,3 +112,34 @@ def test_object_that_somebody_broke_is_refused(spec: dict[str, Any], problem: st
         decode({"metadata": {"name": "node-a"}, "spec": spec})
     assert str(refused.value).startswith(f"nodeinventory node-a: {problem}")
     assert "kubectl delete it" in str(refused.value)
+
+
+GPU = {"pciAddress": "0000:65:00.0", "uuid": "GPU-1"}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        *({"spec": spec} for spec in ("x", [1], {"gpus": "x"}, {"gpus": 5}, {"gpus": [None]}, {"gpus": ["x"]})),
+        *({"spec": {"gpus": [{**GPU, field: 5.5}]}} for field in ("uuid", "productName", "memoryBytes", "numaNode")),
+        *({"spec": {"gpus": [{**GPU, field: 5}]}} for field in ("pciAddress", "pcieRoot", "bridges", "migEnabled")),
+        {"spec": {"gpus": [{**GPU, "minor": True}]}},
+        {"spec": {"gpus": [{**GPU, "bridges": [5]}]}},
+        {"spec": {"gpus": [{**GPU, "bridges": "0000:65:00.0"}]}},
+        {"spec": {"driver": "x"}},
+        {"spec": {"driver": {"version": 5}}},
+        {"spec": {"bootID": 5}},
+        {"spec": {"nics": [{}]}},
+        {"spec": {"leftOut": [{"what": 1, "why": "x"}]}},
+        {"spec": {"leftOut": "abc"}},
+        {"status": "x"},
+        *({"status": {"instances": instances}} for instances in ("abc", [None], [{}], [{"id": 5}])),
+        {"status": {"instances": [{"id": "i1", "lease": ["x"]}]}},
+        {"metadata": {"name": "node-a", "ownerReferences": [{"kind": "Node"}]}},
+        {"metadata": {"name": "node-a", "ownerReferences": "x"}},
+    ],
+)
+def test_what_no_schema_would_let_in_is_refused(parts: dict[str, Any]) -> None:
+    """Where the schema of the definition is missing or was changed: a reason, and nobody else's inventory suffers."""
+    with pytest.raises(Refused, match=r"^nodeinventory node-a: "):
+        decode({"metadata": {"name": "node-a"}, **parts})

@@ -43,3 +43,17 @@ def test_console_lines_are_for_people():
     assert "node reconciled" in stream.getvalue()
     assert "node=node-a" in stream.getvalue()
     assert "\x1b" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_a_traceback_shows_no_variables(log_format):
+    """One of them may be a token, and logs are read by many."""
+    stream = io.StringIO()
+    logs.configure(log_format, "info", stream=stream)
+    headers = {"Authorization": f"Bearer {'s3cret'[::-1]}"}
+    try:
+        {}[len(headers)]
+    except KeyError:
+        structlog.get_logger("test").exception("call failed")
+    assert "KeyError" in stream.getvalue()
+    assert "terc3s" not in stream.getvalue()

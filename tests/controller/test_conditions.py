@@ -1,5 +1,7 @@
 """The status that the controller writes."""
 
+import pytest
+
 from controller.conditions import MESSAGE_MAX, status_of
 from controller.decide import Decision
 from controller.liveness import Alive, Dead, Unsure
@@ -72,3 +74,10 @@ def test_long_messages_are_cut():
     """A hundred devices left out are no page of text."""
     said = status(an_inventory(), a_decision(message="x" * 5000))
     assert len(said["status"]["conditions"][0]["message"]) == MESSAGE_MAX
+
+
+@pytest.mark.parametrize("stored", ["x", {"conditions": "x"}, {"conditions": [None, 5, {}, {"type": 5}]}])
+def test_what_no_schema_would_let_in_is_written_over(stored):
+    """Where the definition's schema is missing or was changed."""
+    written = status({**an_inventory(), "status": stored}, a_decision())["status"]
+    assert [item["type"] for item in written["conditions"]] == ["Published", "Registered"]

@@ -253,3 +253,15 @@ def test_interrupted_anywhere_it_ends_as_desired_and_never_lies(steps):
     server.become(steps[-1][0])
     assert server.plan(steps[-1][0]) == ()
     assert server.pool() == sorted(device["name"] for spec in steps[-1][0] for device in spec["devices"])
+
+
+def test_a_generation_that_cannot_grow_begins_anew():
+    """Somebody wrote the largest there is: one more is no int64, and the API server would refuse it for ever."""
+    server = Server()
+    server.become(specs(100))
+    (first, *_) = server.slices.values()
+    first["spec"]["pool"]["generation"] = 2**63 - 1
+    server.become(specs(100))
+    assert {obj["spec"]["pool"]["generation"] for obj in server.slices.values()} == {1}
+    assert len(server.slices) == 2
+    assert server.plan(specs(100)) == ()

@@ -237,6 +237,25 @@ def test_a_claim_made_anew_under_its_name_is_not_taken_for_the_old(site):
     assert site.prepare(new).error == ""
 
 
+def test_a_claim_without_a_name_is_refused_in_words(site):
+    """No traceback, and no question to the API server that would be about a collection."""
+    site.ready()
+    for nameless in (("", "train", "u1"), ("team-a", "", "u1")):
+        assert "came without a namespace or a name" in site.prepare(nameless).error
+        assert site.unprepare(nameless).error == ""
+
+
+def test_an_answer_that_is_no_claim_is_a_refusal(site):
+    """Something else than an API server, or one that let anything in: the pod waits, and is told why."""
+    site.ready()
+    claim = site.claim("train", FIRST)
+    odd = site.town.api.store.get("resourceclaims", "train", "team-a")
+    odd["status"]["allocation"]["devices"]["results"] = [{}]
+    site.town.api.store.put(odd)
+    assert "is no ResourceClaim as Kubernetes has them" in site.prepare(claim).error
+    assert site.unprepare(claim).error == ""
+
+
 def test_another_drivers_failure_leaves_us_consistent(site):
     """Case H8: we prepared, the NIC driver fails for a week. Each retry of ours is the same answer, and whether the release
     comes at the end, or not until the claim is gone, nothing is left."""
@@ -307,7 +326,7 @@ def test_a_removed_socket_is_made_anew(site, which):
     site.kubelet.scan()
     until(lambda: path.exists() and path.stat().st_ino != inode)
     site.kubelet.close()
-    site.kubelet.scan()
+    until(site.kubelet.scan)  # the registration socket comes after the other
     until(lambda: plugin.why_not_ready() is None)
     assert site.prepare(site.claim("train", FIRST)).error == ""
 

@@ -4,7 +4,9 @@ import functools
 import threading
 
 import pytest
+from structlog.testing import capture_logs
 
+from api.refusals import BadInput, Refused
 from kubeletplugin import plugin as plugin_module
 from kubeletplugin.discovery.simulated import SimulatedSource
 from kubeletplugin.plugin import Plugin
@@ -67,3 +69,27 @@ def test_a_surprise_at_the_sockets_ends_no_thread(plugin, monkeypatch):
     assert surprised.wait(SECONDS)
     plugin._registration_changed()
     assert again.wait(SECONDS)
+
+
+def test_a_directory_that_cannot_be_had_is_said_in_words(plugin, monkeypatch):
+    """By the passes over the claims, which go on."""
+    refused, again = threading.Event(), threading.Event()
+
+    def restore():
+        if not refused.is_set():
+            refused.set()
+            raise Refused(BadInput("/var/run/cdi", "Not a directory", "remove what is there"))
+        again.set()
+
+    monkeypatch.setattr(plugin._claims, "restore", restore)
+    with capture_logs() as logs:
+        plugin._restore_now.set()
+        assert refused.wait(SECONDS)
+        plugin._restore_now.set()
+        assert again.wait(SECONDS)
+    (said,) = [entry for entry in logs if entry["event"] == "claims not restored"]
+    assert (said["log_level"], said["why"], said["remedy"]) == (
+        "warning",
+        "/var/run/cdi: Not a directory",
+        "remove what is there",
+    )

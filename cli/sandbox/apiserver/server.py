@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -65,7 +66,7 @@ class _Listener(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A peer that went away is no news; anything else is our mistake and must be seen."""
-        if not self.stopping:
+        if not self.stopping and not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
     def drop_connections(self) -> list[threading.Thread]:

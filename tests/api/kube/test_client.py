@@ -159,7 +159,13 @@ def test_answer_of_a_proxy_is_quoted():
     assert caught.value.what == f"GET {PATH}: 502 Unknown: <h1>Bad gateway</h1>"
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"[]"])
+def test_error_of_any_depth_is_quoted():
+    """The beginning of it."""
+    with Scripted(Json(b"[" * 100_000, status=502)) as (client, _), pytest.raises(ApiError, match="502 Unknown"):
+        client.get(PATH)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"[" * 100_000], ids=["text", "list", "deep"])
 def test_answer_that_is_no_object_is_garbled(body):
     """200 with something else than a JSON object is not taken for an empty object."""
     with Scripted(Json(body)) as (client, _), pytest.raises(Garbled):

@@ -1,6 +1,8 @@
 """The server's life, its log of requests, and who may ask it what."""
 
 import json
+import socket
+import struct
 import threading
 
 import pytest
@@ -101,3 +103,16 @@ def test_connections_are_kept(server):
         for _ in range(3):
             assert pool.request("GET", "/readyz").status == 200
         assert pool.num_connections == 1
+
+
+def test_a_client_that_is_killed_is_no_news(server, capsys):
+    """Its connection is reset in the middle of a request; nothing is printed about it."""
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
+        assert client.recv(1024).startswith(b"HTTP/1.1 200")
+        client.sendall(b"GET /rea")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        served = [thread for thread in threading.enumerate() if thread.name == "apiserver-connection"]
+    for thread in served:
+        thread.join(5)
+    assert capsys.readouterr().err == ""

@@ -201,6 +201,7 @@ def test_only_gpus_that_the_driver_has_are_asked_for():
         (TimeoutError("no end after 20 s"), "no end after 20 s"),
         (Ran(0, "", ""), "it printed no JSON"),
         (Ran(0, "cdiVersion: 0.5.0", ""), "it printed no JSON"),
+        (Ran(0, "[" * 100_000, ""), "it printed no JSON"),
         (Ran(0, printed(("GPU-9", 0)), ""), "it describes GPU-9, not GPU-0"),
         (Ran(0, printed(("GPU-0", 7)), ""), "GPU-0 does not have /dev/nvidia0, the node of this GPU"),
         (Ran(0, printed(("GPU-0", 0), containerEdits=NET_DEVICE, cdiVersion="1.1.0"), ""), "netDevices is nothing a GPU needs"),

@@ -160,7 +160,21 @@ def test_files_of_others_are_not_ours(tmp_path: Path):
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"kind": "gpu.lanewise.dev/claim"}', "\udcff"])
+def test_a_directory_of_our_name_is_none_of_ours(tmp_path: Path):
+    """Runtimes pass it by; it keeps no claim from being released, only from being prepared."""
+    files = some_files(tmp_path)
+    files.path("u1").mkdir()
+    assert (files.read("u1"), files.uids(), files.unreadable()) == (None, frozenset(), ())
+    assert not files.remove("u1")
+    with pytest.raises(Refused) as refused:
+        files.write("u1", a_spec("u1"))
+    assert isinstance(refused.value.reason, CannotKeep)
+    assert files.path("u1").is_dir()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"kind": "gpu.lanewise.dev/claim"}', "\udcff", "[" * 100_000]
+)
 def test_file_no_runtime_can_read_is_said_and_can_go(tmp_path: Path, content: str):
     """It is no claim's file, and hides none of the good ones."""
     files = some_files(tmp_path)

@@ -59,8 +59,8 @@ def test_taking_back_is_in_reverse_order(world):
     ]
 
 
-def test_taking_back_goes_on_past_its_own_errors_and_the_first_error_is_told(world):
-    """The record cannot be removed either: the holds are dropped all the same, and the user reads of the CDI file."""
+def test_a_record_that_cannot_be_taken_back_keeps_its_devices_and_the_first_error_is_told(world):
+    """No second record of them comes beside it, and the user reads of the CDI file."""
 
     class Stubborn(CountingDisk):
         def remove(self, path):
@@ -71,7 +71,9 @@ def test_taking_back_goes_on_past_its_own_errors_and_the_first_error_is_told(wor
     with capture_logs() as logs:
         reason = refusal(lambda: prepare(world.claims(disk), _a_claim(world).ref))
     assert "No space left on device" in reason.what
-    assert world.holds() == {}
+    assert world.holds() == {device(0): "uid-1", device(1): "uid-1"}
+    other = world.allocate(a_claim(a_ref(2), 0))
+    assert "still held" in refusal(lambda: prepare(world.claims(), other)).what
     assert [entry["event"] for entry in logs if entry["event"] != "claim refused"] == ["rollback step failed"]
     prepare(world.claims(), a_ref())
     assert world.holds() == {device(0): "uid-1", device(1): "uid-1"}

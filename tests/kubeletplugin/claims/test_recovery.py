@@ -1,5 +1,6 @@
 """Finding the way back, at start and by timer."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -137,6 +138,44 @@ def test_release_marks_of_an_earlier_boot_go_at_once(two):
     two.reboot("boot-2")
     two.claims().recover()
     assert list((two.state_dir / "released").iterdir()) == []
+
+
+@pytest.mark.parametrize("loop", [False, True], ids=["directory", "loop"])
+@pytest.mark.parametrize("room", ["released", "locks", "devices", "claims"])
+def test_what_stands_in_a_files_place_keeps_no_claim_from_being_released(two, room, loop):
+    """Nor the plugin from starting, nor other claims from anything."""
+    name = {"released": "uid-1.json", "locks": "uid-1.lock", "devices": device(1), "claims": "uid-1.json"}[room]
+    path = two.state_dir / room / name
+    path.unlink(missing_ok=True)
+    path.symlink_to(path.name) if loop else path.mkdir()
+    claims = two.claims()
+    claims.recover()
+    assert (two.cdi_uids(), two.recorded() | {"uid-1"}) == ({"uid-1", "uid-2"},) * 2
+    claims.unprepare(a_ref(1))
+    assert two.recorded() | two.cdi_uids() == {"uid-2"}
+    claims.unprepare(a_ref(2))
+
+
+@pytest.mark.parametrize("room", ["released", "cdi"])
+def test_no_depth_of_a_file_breaks_off_a_pass(two, room):
+    """The claim is mended or let go, the others are looked at."""
+    deep = b"[" * 100_000
+    (path,) = [two.state_dir / "released/uid-1.json"] if room == "released" else two.cdi_dir.glob("*uid-1*")
+    path.write_bytes(deep)
+    two.claims().recover()
+    two.claims().unprepare(a_ref(1))
+    _agree(two, "uid-2")
+
+
+@pytest.mark.parametrize("name", ["../../evil", "", "a/b", ".", "..", "x" * 300, "a\0b"])
+def test_a_record_of_an_impossible_device_is_damage(two, name):
+    """No link is made outside our directory, whatever a record says."""
+    path = two.state_dir / "claims" / "uid-1.json"
+    path.write_text(path.read_text().replace(device(1), json.dumps(name)[1:-1]))
+    two.claims().recover()
+    assert not (two.state_dir.parent / "evil").is_symlink()
+    assert two.recorded() == {"uid-2"}
+    assert [item.name.split(".")[0] for item in (two.state_dir / "quarantine").iterdir()] == ["uid-1"]
 
 
 def test_nothing_is_mended_that_cannot_be_described(two):

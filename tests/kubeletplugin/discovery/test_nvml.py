@@ -13,8 +13,8 @@ import pytest
 
 from api.hardware import LeftOut, Machine
 from api.refusals import Refused
-from kubeletplugin.discovery.library import DriverAbsent, find_library
 from kubeletplugin.discovery.nvml import NvmlFailed, NvmlSource
+from kubeletplugin.discovery.nvml_library import DriverAbsent, find_library
 from kubeletplugin.discovery.simulated import SimulatedSource, render
 from kubeletplugin.discovery.source import NO_DRIVER_BOUND, NOT_LISTED, NotThereYet
 from tests.support.fake_nvml import FakeGpu, FakeNvml, installed, library_like

@@ -108,7 +108,7 @@ def test_any_history_agrees_with_the_plain_words_of_the_rule(history, wait):
     counts_since = news[-1][0] if news and news[-1][1] == "ok" else None
     expected = streams > 0 or (
         counts_since is not None
-        and (all(name != "open" for _, name in told) or now - counts_since >= STREAM_GRACE_SECONDS)
+        and (all(name != "open" for _, name in told) or now >= counts_since + STREAM_GRACE_SECONDS)
     )
     assert registered(state, now) is expected
     change = next_change(state, now)
