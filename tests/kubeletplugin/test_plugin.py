@@ -4,7 +4,6 @@ import functools
 import json
 import tempfile
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,23 +12,16 @@ import pynvml
 import pytest
 from structlog.testing import capture_logs
 
-from api.inventory import decode
 from api.refusals import Refused
 from kubeletplugin import plugin as plugin_module
 from kubeletplugin.claims.prepare import Claims
 from kubeletplugin.discovery.simulated import SimulatedSource, render
 from kubeletplugin.plugin import Plugin
-from kubeletplugin.settings import Settings, parse
-from tests.support.controlled_cluster import NAMESPACE, SECONDS, a_client, a_town
+from tests.support.controlled_cluster import SECONDS, a_client, a_town
 from tests.support.fake_nvml import FakeGpu, FakeNvml, installed
 from tests.support.kubelet import Kubelet
 from tests.support.machines import TWO_GPUS, a_machine
-
-DRIVER = "gpu.lanewise.dev"
-NODE = "node-a"
-POOL = f"{NODE}/{DRIVER}"
-FIRST, SECOND = "gpu-53-00-0", "gpu-64-00-0"
-OLD, NEW = "0b6d2f5e-1111-4a3c-9a55-3c1b6a8e7d11", "7c1e9a04-2222-4a3c-9a55-3c1b6a8e7d11"
+from tests.support.plugin_site import DRIVER, FIRST, NEW, NODE, OLD, POOL, SECOND, Site, until
 
 
 @pytest.fixture(autouse=True)
@@ -39,116 +31,6 @@ def _quick(monkeypatch):
     monkeypatch.setattr(plugin_module, "SOCKET_CHECK_SECONDS", 0.05)
     with capture_logs():
         yield
-
-
-def until(holds, seconds=SECONDS):
-    """Wait for what no lock or queue tells of."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it did not come to pass"
-        threading.Event().wait(0.02)
-
-
-class Site:
-    """A node's directories, its API server, and the plugins and the kubelet on it."""
-
-    def __init__(self, base: Path, town, client, kubelet):
-        self.base, self.town, self.client, self.kubelet = base, town, client, kubelet
-        (base / "reg").mkdir()
-        self.machine = base / "machine.yaml"
-        self.machine.write_text(TWO_GPUS)
-        self.owner = town.node(NODE)
-        town.api.store.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}})
-        self.started: list[Plugin] = []
-
-    def settings(self, **changes) -> Settings:
-        base = self.base
-        flags = {
-            "node-name": NODE,
-            "plugin-dir": base / "plug",
-            "registry-dir": base / "reg",
-            "cdi-dir": base / "cdi",
-            "machine": self.machine,
-        }
-        settings = parse([f"--{flag}={value}" for flag, value in flags.items()], {})
-        return replace(settings, rediscover_seconds=3600, reconcile_seconds=3600, **changes)
-
-    def plugin(self, *, pod_uid=None, **changes) -> Plugin:
-        """Started; stopped at the end of the test."""
-        plugin = Plugin(self.settings(pod_uid=pod_uid, **changes), self.client, version="0.1.0")
-        plugin.start()
-        self.started.append(plugin)
-        return plugin
-
-    def ready(self, **options) -> Plugin:
-        """Started, its machine known and reported, registered with the kubelet."""
-        plugin = self.plugin(**options)
-        self.kubelet.scan()
-        until(lambda: plugin.why_not_ready() is None)
-        self.town.wait(lambda: any(self.entries().values()))
-        return plugin
-
-    def stop(self, plugin) -> None:
-        """As on SIGTERM."""
-        self.started.remove(plugin)
-        plugin.stop()
-
-    def kill(self, plugin) -> None:
-        """As near to SIGKILL as one process gets: the sockets stay where they are, answered by nobody."""
-        paths = [*(self.base / "reg").iterdir(), *(self.base / "plug").glob("*.sock")]
-        for path in paths:
-            path.rename(path.with_suffix(".kept"))
-        self.stop(plugin)
-        for path in paths:
-            path.with_suffix(".kept").rename(path)
-        self.kubelet.close()  # and it takes the next instance's socket for a new one, by its time
-
-    def claim(self, name, *devices, namespace="team-a", driver=DRIVER):
-        """An allocated claim in the API server, as (namespace, name, uid)."""
-        results = [{"request": "gpu", "driver": driver, "pool": POOL, "device": device} for device in devices]
-        obj = {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]}},
-            "status": {"allocation": {"devices": {"results": results}}},
-        }
-        return namespace, name, self.town.api.store.put(obj)["metadata"]["uid"]
-
-    def prepare(self, claim):
-        """The plugin's answer for the claim."""
-        return self.kubelet.plugin(DRIVER).prepare([claim]).claims[claim[2]]
-
-    def unprepare(self, claim):
-        return self.kubelet.plugin(DRIVER).unprepare([claim]).claims[claim[2]]
-
-    def cdi_files(self):
-        return sorted((self.base / "cdi").glob("*"))
-
-    def records(self):
-        return sorted(path.stem for path in (self.base / "plug/claims").glob("*.json"))
-
-    def sockets(self):
-        return sorted(
-            path.name
-            for folder in ("reg", "plug")
-            for path in (self.base / folder).iterdir()
-            if path.name.endswith(".sock")
-        )
-
-    def inventory(self):
-        obj = self.town.api.store.get("nodeinventories", NODE)
-        return None if obj is None else decode(obj)
-
-    def entries(self):
-        found = self.inventory()
-        return {entry.id: entry.registered for entry in found.instances} if found else {}
-
-    def leases(self):
-        return sorted(obj["metadata"]["name"] for obj in self.town.api.store.listed("leases", NAMESPACE))
-
-    def events(self):
-        return self.town.api.store.listed("events.events.k8s.io", "team-a")
 
 
 @pytest.fixture
