@@ -232,9 +232,3 @@ class Site:
             return records == files == allocated and set(holds.values()) <= records
 
         until("records, CDI files, holds and claims agree", agree, seconds)
-
-
-def share_one(site: Site, *names: str) -> bool:
-    """Whether all pods see the same set of GPUs."""
-    first, *others = (site.seen(name).uuids for name in names)
-    return all(other == first for other in others)

@@ -1,7 +1,7 @@
 """The main job: a pod asks for a GPU and gets exactly that one, and when it goes everything is gone."""
 
 from tests.cluster.lanewise import until
-from tests.e2e.site import Site, claim, pod, request, share_one, template
+from tests.e2e.site import Site, claim, pod, request, template
 
 
 def allocated(site: Site, name: str) -> list[str]:
@@ -56,10 +56,12 @@ def test_one_claim_is_shared_by_containers_and_by_pods(site):
         claim("shared"), pod("first", claims=["shared"], containers=["a", "b"]), pod("second", claims=["shared"])
     )
     site.running("first", "second")
-    assert site.seen("first", "a") == site.seen("first", "b") == site.seen("second")
+    seen = site.seen("second")
+    assert site.seen("first", "a") == site.seen("first", "b") == seen
+    assert len(seen.uuids) == 1
     site.delete(pod("first"))
     assert len(site.kept()[0]) == 1
-    assert share_one(site, "second")
+    assert site.seen("second") == seen
     site.delete(pod("second"))
     until("nothing is left", lambda: site.kept() == (set(), set(), {}))
 
