@@ -20,6 +20,8 @@ KIND = "NodeInventory"
 INVENTORY_MANAGER = "lanewise-kubeletplugin"
 """Field manager of `spec`, the same for every instance: in a rolling update the newer one takes over."""
 CONDITION_PUBLISHED = "Published"
+LEASE_SECONDS = 40
+"""After this long without a renewal the controller takes a plugin instance for silent (design section 1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ def _products(machine: Machine) -> str:
 
 
 def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if value is not None and value != ()}
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 def _encode_place(place: Place) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from api.flags import DRIVER_NAME, KUBECONFIG, LOG_FORMAT, LOG_LEVEL, PROBE_PORT, Flag, Values
+from api.inventory import LEASE_SECONDS
 from api.names import GPU_DRIVER, NAMESPACE
 
 _DESCRIPTION = "Publishes the GPUs that the nodes' plugins report as ResourceSlices."
@@ -20,7 +21,7 @@ class Settings:
     """Where the plugins keep their Leases, and the controller its own."""
     kubeconfig: Path | None = None
     """None: as `api.kube.config` finds it; in a pod, the service account."""
-    stale_seconds: float = 40.0
+    stale_seconds: float = LEASE_SECONDS
     """A Lease not renewed for this long is silence. Four renewals, and what the kubelet itself is granted before its node is
     called not ready. Shorter taints devices because of a busy API server; longer lets pods land where they must wait."""
     allow_shared_ownership: bool = False
@@ -43,7 +44,7 @@ _FLAGS: tuple[Flag, ...] = (
     DRIVER_NAME,
     ("--namespace", "NAMESPACE", NAMESPACE, "namespace of the plugins' Leases, and of the controller's"),
     KUBECONFIG,
-    ("--stale-seconds", "STALE_SECONDS", "40", "a plugin silent for longer has its devices tainted"),
+    ("--stale-seconds", "STALE_SECONDS", str(LEASE_SECONDS), "a plugin silent for longer has its devices tainted"),
     (
         "--allow-shared-ownership",
         "ALLOW_SHARED_OWNERSHIP",

@@ -275,18 +275,18 @@ class Plugin:
             _log.warning("sockets not opened", why=refused.reason.what, remedy=refused.reason.remedy)
 
     def _keep_claims(self) -> None:
-        """At start, whenever the hardware changed (CDI files name it), and every now and then."""
+        """Whenever the hardware changed (CDI files name it), and every now and then; at start it was done already."""
         while True:
+            self._restore_now.wait(self._settings.reconcile_seconds)
+            self._restore_now.clear()
+            if self._stopping.is_set():
+                return
             try:
                 self._claims.restore()
             except Refused as refused:
                 _log.warning("claims not restored", why=refused.reason.what, remedy=refused.reason.remedy)
             except Exception:  # noqa: BLE001  # logged; the thread must go on: the next pass may find the disk well again
                 _log.exception("claims not restored")
-            self._restore_now.wait(self._settings.reconcile_seconds)
-            self._restore_now.clear()
-            if self._stopping.is_set():
-                return
 
     def _compare_claims(self) -> None:
         """Every now and then; how often the API is asked is for `Claims.compare` to say."""

@@ -17,6 +17,7 @@ import structlog
 from api.hardware import Machine
 from api.inventory import (
     INVENTORY_MANAGER,
+    LEASE_SECONDS,
     Instance,
     Owner,
     encode_instance,
@@ -29,10 +30,8 @@ from api.kube.paths import LEASES, NODE_INVENTORIES, NODES
 from api.names import lease_name
 from api.timestamps import micro_time, time_text
 
-LEASE_SECONDS = 40
-"""After this long without a renewal the controller takes the instance for silent (design section 1)."""
 RENEW_SECONDS = 10.0
-"""A quarter of it: three renewals may be lost before anybody worries."""
+"""A quarter of LEASE_SECONDS: three renewals may be lost before anybody worries."""
 REPEAT_SECONDS = 600.0
 """How often the inventory is applied though nothing changed, in case somebody deleted it. An apply without effect writes
 nothing in the API server, and no watch sees it."""

@@ -149,14 +149,21 @@ class CdiFiles:
         checked: dict[str, Any] = document
         return checked
 
+    def found(self) -> dict[str, dict[str, Any] | Unreadable]:
+        """What the file of each claim says, by UID, each read once. A missing directory has none.
+
+        Raises Refused (CannotKeep).
+        """
+        read = ((uid, self.read(uid)) for uid in sorted(self._named()))
+        return {uid: content for uid, content in read if content is not None}
+
     def uids(self) -> frozenset[str]:
-        """The claims with a file of ours, by name and kind. A missing directory has none. Raises Refused (CannotKeep)."""
-        return frozenset(uid for uid in self._named() if isinstance(self.read(uid), dict))
+        """The claims with a file of ours, by name and kind. Raises Refused (CannotKeep)."""
+        return frozenset(uid for uid, content in self.found().items() if isinstance(content, dict))
 
     def unreadable(self) -> tuple[Unreadable, ...]:
         """Files of our name that no runtime can read; `remove` removes them, `write` replaces them."""
-        read = (self.read(uid) for uid in sorted(self._named()))
-        return tuple(content for content in read if isinstance(content, Unreadable))
+        return tuple(content for content in self.found().values() if isinstance(content, Unreadable))
 
     def sweep(self, now: float) -> tuple[Path, ...]:
         """Remove what writes left behind that were cut off; returns what was removed. `now` in seconds since the epoch."""

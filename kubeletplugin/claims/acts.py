@@ -57,8 +57,10 @@ class Acts:
         found = self._store.read(uid)
         record = found if isinstance(found, Record) else None
         holds = self._store.holds_of(uid)
-        present = self._cdi.present(uid)
-        comparable = machine is not None and record is not None and not missing_devices(record, machine)
+        right = comparable = False
+        if machine is not None and record is not None and not missing_devices(record, machine):
+            comparable, right = True, self._cdi.matches(record, machine)
+        present = right or self._cdi.present(uid)
         return Traces(
             record=record,
             damaged=found.problem if isinstance(found, Damaged) else None,
@@ -66,8 +68,7 @@ class Acts:
             outdated=record is not None and machine is not None and refreshed(record, machine) != record,
             holds=holds,
             cdi_present=present,
-            cdi_right=present
-            and (not comparable or (record is not None and machine is not None and self._cdi.matches(record, machine))),
+            cdi_right=right if comparable else present,
             released=self._store.release_of(uid) is not None,
             set_aside=(bool(holds) or present)
             and self._store.was_set_aside(uid, boot_id=machine.boot_id if machine is not None else ""),

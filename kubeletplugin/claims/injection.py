@@ -62,8 +62,7 @@ class ClaimInjection:
         self._files.remove(uid)
 
     def uids(self) -> Iterable[str]:
-        broken = (naming.uid_of(self._driver, item.path.name) for item in self._files.unreadable())
-        return self._files.uids() | {uid for uid in broken if uid is not None}
+        return self._files.found().keys()
 
     def sweep(self) -> None:
         self._files.sweep(self._epoch())

@@ -133,14 +133,15 @@ def _answer(
             answer = one(ref)
         except Refused as refused:
             error = str(refused)
-            log.warning("claim refused", outcome="refused", why=error, seconds=round(monotonic() - begun, 3))
+            # The Preparer has told who is concerned, with what it knows of devices; here it is said for whoever debugs calls.
+            log.debug("claim refused", outcome="refused", why=error, seconds=round(monotonic() - begun, 3))
         except Exception as defect:
             error = (
                 f"internal error at claim {ref}: {type(defect).__name__}: {defect} (see the plugin's log for {ref.uid})"
             )
             log.exception("claim failed", outcome="failed", seconds=round(monotonic() - begun, 3))
         else:
-            log.info(done, outcome="done", seconds=round(monotonic() - begun, 3))
+            log.debug(done, outcome="done", seconds=round(monotonic() - begun, 3))
             return answer
     # A file name that is no UTF-8 may be part of the text; protobuf would refuse it, and the whole reply with it.
     return refusal(error.encode(errors="backslashreplace").decode())
