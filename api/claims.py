@@ -23,7 +23,7 @@ class Result:
 
     @property
     def base_request(self) -> str:
-        """The main request's name: the kubelet compares only that (facts: kubelet contract 2.8)."""
+        """The main request's name: the kubelet compares only that (pkg/kubelet/cm/dra)."""
         return self.request.split("/", 1)[0]
 
 

@@ -21,7 +21,7 @@ INVENTORY_MANAGER = "lanewise-kubeletplugin"
 """Field manager of `spec`, the same for every instance: in a rolling update the newer one takes over."""
 CONDITION_PUBLISHED = "Published"
 LEASE_SECONDS = 40
-"""After this long without a renewal the controller takes a plugin instance for silent (design section 1)."""
+"""After this long without a renewal the controller takes a plugin instance for silent (docs/architecture.md)."""
 
 
 @dataclass(frozen=True, slots=True)

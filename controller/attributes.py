@@ -1,6 +1,6 @@
 """What the scheduler is told of one GPU.
 
-The names are those of design section 3. What the driver did not tell is left out: a made-up value would be selected by.
+The names are listed in docs/using.md. What the driver did not tell is left out: a made-up value would be selected by.
 """
 
 from dataclasses import dataclass, field

@@ -2,7 +2,7 @@
 
 The kubelet deletes a node's slices once when it starts and once 30 s after it lost the plugin. It never repeats that, and it
 may come late, when the plugin is back already. So neither "the inventory is there" nor "the slices are there" says that
-pods can be prepared; the two signs of design section 1 do. All times are seconds of the controller's monotonic clock.
+pods can be prepared; the two signs of docs/architecture.md do. All times are seconds of the controller's monotonic clock.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """What to write so that a node's slices become what they should be.
 
-The rules are those of upstream's resourceslice controller (facts 3.3), so that whoever watches sees the usual: slices are
+The rules are those of upstream's resourceslice controller, so that whoever watches sees the usual: slices are
 matched by the index in their name, a pool keeps its generation while one slice changes, deletions come first and creations
 last, and a pool half written is never taken for a whole one, because generation or count do not agree.
 """
@@ -119,7 +119,7 @@ def index_of(name: str) -> int | None:
 def adoption(sent: Object, stored: Object) -> Adopted | None:
     """What the server's answer lacks of what we sent (both `spec`), None when it took all of it.
 
-    Fields of a feature gate that is off vanish without a word (facts 1.9). Sending them again would be a hot loop.
+    Fields of a feature gate that is off vanish without a word (feature gates). Sending them again would be a hot loop.
     """
     ours, theirs = canonical(sent), canonical(stored)
     if ours == theirs:
@@ -193,7 +193,7 @@ def _with_generation(spec: Object, generation: int) -> Object:
 
 
 def _with_times(desired: Object, stored: Object) -> Object:
-    """`desired` with the times of taints that are there already: left out, they would begin anew (facts 1.2)."""
+    """`desired` with the times of taints that are there already: left out, they would begin anew (pkg/apis/resource/v1)."""
     times = {
         (device["name"], taint["key"], taint.get("value", ""), taint["effect"]): taint["timeAdded"]
         for device in stored.get("devices") or ()

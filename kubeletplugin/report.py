@@ -109,7 +109,7 @@ class Reporter:
 
     def stop(self) -> None:
         """End, and take this instance's own marks away: the entry and the Lease. The inventory and the slices stay: in a
-        rolling update the next instance is there already, and running pods need neither (design section 1)."""
+        rolling update the next instance is there already, and running pods need neither (docs/architecture.md)."""
         with self._news:
             self._stopping = True
             self._news.notify()

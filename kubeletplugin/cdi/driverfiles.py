@@ -22,7 +22,7 @@ LIBRARY_DIRS = (
     "/lib64",
     *(f"/lib/{triplet}{below}" for triplet in _TRIPLETS for below in ("", "/nvidia/current")),
 )
-"""Where distributions put the driver's 64-bit libraries: RHEL and SUSE, then Debian and Ubuntu (facts: peers 4.1)."""
+"""Where distributions put the driver's 64-bit libraries: RHEL and SUSE, then Debian and Ubuntu (as nvidia-ctk 1.20)."""
 
 _BINARY_DIRS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin")
 _BINARIES = (

@@ -20,7 +20,7 @@ from kubeletplugin.cdi.spec import Edits, Hook, Mount
 
 FILE_OPTIONS = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 SOCKET_OPTIONS = ("nosuid", "nodev", "rbind", "rprivate", "noexec")
-"""Not read-only: containers inside the container could not mount it on (facts: peers 4.1)."""
+"""Not read-only: containers inside the container could not mount it on (as nvidia-ctk 1.20)."""
 
 _HOOK = "/usr/bin/nvidia-cdi-hook"
 _RED_HAT_DIR = "/usr/lib64"

@@ -125,7 +125,7 @@ def encode(document: Mapping[str, Any]) -> bytes:
 def minimum_version(document: Mapping[str, Any]) -> str:
     """The lowest `cdiVersion` that a runtime accepts for this document; the one it states itself is not looked at.
 
-    Below it the whole file is refused, with every device in it (facts: cluster, obstacle 9). The rules are those of
+    Below it the whole file is refused, with every device in it (seen with containerd 2.4). The rules are those of
     `MinimumRequiredVersion` in the reference library. Parts of another shape than CDI's ask for nothing.
     """
     needed = [_FLOOR]

@@ -27,7 +27,7 @@ from kubeletplugin.claims.refusals import (
 def why_not_this_claim(ref: ClaimRef, claim: Claim | None) -> Reason | None:
     """Whether the claim that the kubelet means is the one that the API has, and is allocated.
 
-    By UID: a pod deleted by force and a claim created anew under the same name are two claims (facts: kubelet contract 2.4).
+    By UID: a pod deleted by force and a claim created anew under the same name are two claims (pkg/kubelet/cm/dra).
     """
     if claim is None:
         return Gone(ref)

@@ -1,7 +1,7 @@
 """Claims as the kubelet's sockets see them: prepare, unprepare, and finding the way back.
 
 The shell only: what may be prepared is `checks`, what follows what is `states`, how it is kept is `store`. All coordination
-is on disk, since two plugin processes serve at once in a rolling update (facts: kubelet contract 2.7, Case H4).
+is on disk, since two plugin processes serve at once in a rolling update (Case H4).
 """
 
 import threading

@@ -77,8 +77,8 @@ def dra_name(pod_uid: str | None) -> str:
 
 
 def registration_names(driver: str, pod_uid: str | None) -> tuple[str, ...]:
-    """Preferred first. The hashed ones are upstream's for directories too long for the plain one (facts: kubelet contract 2.1,
-    kubeletplugin.RollingUpdateRegistrarSocketFile of k8s.io/dynamic-resource-allocation v0.37)."""
+    """Preferred first. The hashed ones are upstream's for directories too long for the plain one
+    (kubeletplugin.RollingUpdateRegistrarSocketFile of k8s.io/dynamic-resource-allocation v0.37)."""
     if pod_uid is None:
         return (f"{driver}-reg.sock",)
     short = _base64(hashlib.sha256(pod_uid.encode()).digest()[:8])

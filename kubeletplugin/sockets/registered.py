@@ -2,7 +2,7 @@
 
 The kubelet says when it registers a plugin but never that it forgot one, or that it is gone itself. Its health stream tells:
 that closes within 0.1 s of either (measured with 1.37.2, facts: cluster.md). Kubelets that open no stream leave the
-registration call, and our own sockets, whose removal makes the kubelet forget us (design section 1).
+registration call, and our own sockets, whose removal makes the kubelet forget us (docs/architecture.md).
 
     sign                 what it changes
     ------------------   ----------------------------------------------------------------------

@@ -11,7 +11,7 @@ from proto.registration import registration_pb2 as pb
 PLUGIN_TYPE = "DRAPlugin"
 
 SUPPORTED_VERSIONS = ("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
-"""In this order: the kubelet takes the first DRAPlugin that it knows, not the newest (facts: kubelet contract 2.1)."""
+"""In this order: the kubelet takes the first DRAPlugin that it knows, not the newest (pkg/kubelet/cm/dra/plugin)."""
 
 SERVICE = "pluginregistration.Registration"
 

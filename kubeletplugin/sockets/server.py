@@ -124,7 +124,7 @@ class KubeletSockets:
             ) from error
 
     def _sweep(self) -> None:
-        """A SIGKILL leaves sockets behind, which a restarted kubelet goes on dialling (facts: kubelet contract 2.1)."""
+        """A SIGKILL leaves sockets behind, which a restarted kubelet goes on dialling (pkg/kubelet/pluginmanager)."""
         registry, plugin_dir = self._paths.registration.parent, self._paths.dra.parent
         try:
             mine = sorted(path.name for path in plugin_dir.iterdir())

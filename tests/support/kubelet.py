@@ -1,6 +1,6 @@
 """A stand-in for the kubelet's side of the sockets.
 
-It does what the kubelet of 1.37 does with a DRA plugin (facts: kubelet contract 2.1 to 2.3), on the caller's command instead of
+It does what the kubelet of 1.37 does with a DRA plugin (pkg/kubelet/cm/dra, pluginmanager), on the caller's command instead of
 by itself: `scan` is one turn of its reconcile loop. Deadlines are the kubelet's own.
 """
 

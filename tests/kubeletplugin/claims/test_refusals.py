@@ -33,7 +33,7 @@ def _refused(world: World, ref: ClaimRef) -> tuple[str, str]:
 
 
 def test_held_by_another_claim(world):
-    """Case H3; design section 6.2."""
+    """Case H3."""
     prepare(world.claims(), world.allocate(a_claim(SERVE, 0)))
     assert _told(world, 0) == (
         "claim team-a/train: gpu-65-00-0 on node-a is still held by claim team-b/serve",

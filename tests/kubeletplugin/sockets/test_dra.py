@@ -68,7 +68,7 @@ def test_share_id_is_in_v1_only(plugin, fake, version):
 
 
 def test_claim_without_devices_of_ours_has_an_empty_entry(plugin, fake):
-    """A missing entry would count as an error (facts: kubelet contract 2.2)."""
+    """A missing entry would count as an error (pkg/kubelet/cm/dra)."""
     fake.on_prepare = lambda ref, cancelled: ()
     reply = plugin.prepare([A])
     assert list(reply.claims) == ["a"]
@@ -82,7 +82,7 @@ def test_no_claims_is_an_empty_answer(plugin):
 
 
 def test_one_bad_claim_never_spoils_its_neighbours(plugin, fake):
-    """A refusal and a defect are told for their own claims; the third is prepared (design section 6, rule 1)."""
+    """A refusal and a defect are told for their own claims; the third is prepared: nobody spoils its neighbours."""
 
     def prepare(ref, cancelled):
         if ref.uid == "a":

@@ -1,4 +1,4 @@
-"""The rule of design section 1: who counts as registered."""
+"""The rule of docs/architecture.md: who counts as registered."""
 
 import pytest
 from hypothesis import given
