@@ -3,15 +3,24 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# The demo needs few of the dependencies: a newcomer waits for those only.
+DEMO_STAMP := $(VENV)/.installed-for-demo
 MACHINE ?= examples/machines/hgx-h100.yaml
+# Which Kubernetes the real cluster runs: 1.37 or 1.36.
+KUBERNETES ?=
+export LANEWISE_KUBERNETES := $(KUBERNETES)
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url
 
-.PHONY: help test test-gpu lint gen gen-check lock demo cluster cluster-down e2e clean
+.PHONY: help test test-gpu lint gen gen-check lock demo cluster cluster-down e2e bench clean
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 $(STAMP): requirements/dev.txt pyproject.toml
-	@tools/venv "$(PYTHON)" "$(VENV)"
+	@tools/venv "$(PYTHON)" "$(VENV)" requirements/dev.txt
+	@touch $@ $(DEMO_STAMP)
+
+$(DEMO_STAMP): requirements/demo.txt
+	@tools/venv "$(PYTHON)" "$(VENV)" requirements/demo.txt
 	@touch $@
 
 test: $(STAMP) ## the unit suite: no root, no cluster, no GPU
@@ -33,12 +42,13 @@ gen-check: $(STAMP) ## fail when the generated modules are stale
 	$(BIN)/python tools/gen.py --check
 
 lock: $(STAMP) ## rewrite the locked dependencies from pyproject.toml
-	$(UV_COMPILE) pyproject.toml --extra node --extra controller --group dev -o requirements/dev.txt
+	$(UV_COMPILE) pyproject.toml --extra node --extra controller --extra sandbox --group dev -o requirements/dev.txt
 	$(UV_COMPILE) pyproject.toml --extra node -o requirements/node.txt
 	$(UV_COMPILE) pyproject.toml --extra controller -o requirements/controller.txt
+	$(UV_COMPILE) pyproject.toml --extra node --extra sandbox -o requirements/demo.txt
 
-demo: $(STAMP) ## the main job on a real Kubernetes on this machine (root and Go needed)
-	$(BIN)/python -m tests.cluster demo --machine $(MACHINE)
+demo: $(DEMO_STAMP) ## the main job on a cluster in one process, told step by step: make demo MACHINE=examples/machines/dgx-a100.yaml
+	@$(BIN)/python -m cli.main demo --machine $(MACHINE) $(DEMO_ARGS)
 
 cluster: $(STAMP) ## a cluster to play with, Lanewise on a simulated machine: make cluster MACHINE=examples/machines/dgx-a100.yaml
 	$(BIN)/python -m tests.cluster up --machine $(MACHINE)
@@ -46,9 +56,13 @@ cluster: $(STAMP) ## a cluster to play with, Lanewise on a simulated machine: ma
 cluster-down: $(STAMP) ## stop it and forget it
 	$(BIN)/python -m tests.cluster down
 
-e2e: $(STAMP) ## the suite that needs the real cluster (root and Go needed)
+e2e: $(STAMP) ## the suites that need the real cluster or upstream's code (root and Go needed); KUBERNETES=1.36 for the oldest version
 	$(BIN)/python -m tests.cluster build
-	$(BIN)/pytest -m cluster tests/e2e tests/contract $(PYTEST_ARGS)
+	$(BIN)/pytest -m cluster tests/e2e tests/contract tests/upstream $(PYTEST_ARGS)
+
+bench: $(STAMP) ## what it costs, beside the floors of this machine (root and Go needed); writes docs/performance.md with BENCH_ARGS=--write-docs
+	$(BIN)/python -m tests.cluster build
+	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -19,6 +19,8 @@ from pathlib import Path
 from tests.cluster.places import ClusterError, cache
 
 HERE = Path(__file__).parent
+VERSION_VARIABLE = "LANEWISE_KUBERNETES"
+"""Which Kubernetes, as `1.36`: one of those whose modules are pinned in a folder here. Unset or empty: the newest."""
 FLAGS = ("-trimpath", "-mod=readonly", "-buildvcs=false")
 LINKER_FLAGS = "-s -w"
 KUBERNETES_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
@@ -48,14 +50,29 @@ class Binaries:
         return str(self.built / program)
 
 
-def compilations(version: str = "kubernetes") -> tuple[Compilation, ...]:
-    """What is to be compiled; `version` names the folder whose go.mod pins Kubernetes."""
-    kubernetes = HERE / version
-    pinned = re.search(r"^\s*k8s\.io/kubernetes (v\S+)", (kubernetes / "go.mod").read_text(), re.MULTILINE)
+def kubernetes_folder() -> Path:
+    """The folder whose go.mod pins the Kubernetes that the environment asks for; ClusterError where there is none."""
+    asked = os.environ.get(VERSION_VARIABLE, "")
+    folders = {kubernetes_version(path).removeprefix("v").rpartition(".")[0]: path for path in HERE.glob("kubernetes*")}
+    if asked and asked not in folders:
+        raise ClusterError(f"there is no Kubernetes {asked} here; choose one of {', '.join(sorted(folders))}")
+    return folders[asked] if asked else HERE / "kubernetes"
+
+
+def kubernetes_version(folder: Path | None = None) -> str:
+    """`v1.37.2`: what the go.mod of this folder requires, by default of the one that is asked for."""
+    pins = (folder or kubernetes_folder()) / "go.mod"
+    pinned = re.search(r"^\s*k8s\.io/kubernetes (v\S+)", pins.read_text(), re.MULTILINE)
     if pinned is None:
-        raise ClusterError(f"{kubernetes / 'go.mod'} does not require k8s.io/kubernetes; restore that file")
+        raise ClusterError(f"{pins} does not require k8s.io/kubernetes; restore that file")
+    return pinned[1]
+
+
+def compilations() -> tuple[Compilation, ...]:
+    """What is to be compiled."""
+    kubernetes = kubernetes_folder()
     # kubectl refuses to talk to a server whose version it cannot parse, and `v0.0.0-master+$Format` is what one gets else
-    stamp = f"{LINKER_FLAGS} -X k8s.io/component-base/version.gitVersion={pinned[1]}"
+    stamp = f"{LINKER_FLAGS} -X k8s.io/component-base/version.gitVersion={kubernetes_version(kubernetes)}"
     containerd = tuple(f"github.com/containerd/containerd/v2/cmd/{name}" for name in CONTAINERD_PROGRAMS)
     return (
         Compilation(kubernetes, tuple(f"k8s.io/kubernetes/cmd/{name}" for name in KUBERNETES_PROGRAMS), stamp),
@@ -74,17 +91,17 @@ def key(work: tuple[Compilation, ...]) -> str:
     return digest.hexdigest()[:16]
 
 
-def binaries(version: str = "kubernetes") -> Binaries:
+def binaries() -> Binaries:
     """The programs, already built; ClusterError says how to build them when they are not."""
-    built = cache() / key(compilations(version)) / "bin"
+    built = cache() / key(compilations()) / "bin"
     if not built.is_dir():
         raise ClusterError(f"no cluster programs in {built}; build them once with: python -m tests.cluster build")
     return Binaries(built, **{name: _installed(name) for name in DEBIAN_PACKAGES})
 
 
-def build(version: str = "kubernetes", say: Callable[[str], None] = print) -> Binaries:
+def build(say: Callable[[str], None] = print) -> Binaries:
     """Builds what is missing and returns all of it; safe beside another builder, and does nothing when run again."""
-    work = compilations(version)
+    work = compilations()
     goal = cache() / key(work)
     goal.parent.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(goal.with_suffix(".lock")):
@@ -99,7 +116,7 @@ def build(version: str = "kubernetes", say: Callable[[str], None] = print) -> Bi
                     _compile(go, item, folder)
                 Path(unfinished).chmod(0o755)
                 Path(unfinished).rename(goal)  # whole or not at all
-    return binaries(version)
+    return binaries()
 
 
 def _compile(go: str, item: Compilation, folder: Path) -> None:

@@ -23,9 +23,18 @@ def test_key_follows_the_pinned_modules_and_the_flags(tmp_path):
     assert build.key(copied) != build.key(work)
 
 
-def test_kubernetes_programs_carry_the_pinned_version():
-    """kubectl needs a version it can parse."""
-    assert build.compilations()[0].linker_flags.endswith("version.gitVersion=v1.37.2")
+@pytest.mark.parametrize(("asked", "stamped"), [("", "v1.37.2"), ("1.37", "v1.37.2"), ("1.36", "v1.36.3")])
+def test_kubernetes_programs_carry_the_pinned_version(monkeypatch, asked, stamped):
+    """kubectl needs a version it can parse; which one there is for the environment to say."""
+    monkeypatch.setenv(build.VERSION_VARIABLE, asked)
+    assert build.compilations()[0].linker_flags.endswith(f"version.gitVersion={stamped}")
+
+
+def test_kubernetes_that_is_not_pinned_is_refused(monkeypatch):
+    """Before anything is built, and with those that there are."""
+    monkeypatch.setenv(build.VERSION_VARIABLE, "1.12")
+    with pytest.raises(ClusterError, match=r"no Kubernetes 1\.12 here; choose one of 1\.36, 1\.37$"):
+        build.compilations()
 
 
 def test_missing_go_is_named(tmp_path, monkeypatch, capsys):
