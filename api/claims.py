@@ -43,6 +43,14 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
+class PodRef:
+    """A pod that may use the claim (`status.reservedFor[]`); in the claim's namespace."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """A ResourceClaim as the API server has it now."""
 
@@ -51,6 +59,7 @@ class Claim:
     results: tuple[Result, ...] = ()
     """Of all drivers; see `results_of`."""
     configs: tuple[Config, ...] = ()
+    pods: tuple[PodRef, ...] = ()
 
     def results_of(self, driver: str) -> tuple[Result, ...]:
         """The devices of one driver: other drivers' results are none of our business (dra-driver-nvidia-gpu #1327)."""
@@ -109,6 +118,11 @@ def _claim(obj: Mapping[str, Any]) -> Claim:
             )
             for config in devices.get("config") or ()
             if "opaque" in config
+        ),
+        pods=tuple(
+            PodRef(_text(user["name"]), _text(user["uid"]))
+            for user in (obj.get("status") or {}).get("reservedFor") or ()
+            if (user.get("apiGroup") or "", user["resource"]) == ("", "pods")
         ),
     )
 

@@ -20,8 +20,8 @@ KUBECONFIG: Flag = (
     "",
     "kubeconfig; without it $KUBECONFIG, the pod's service account, ~/.kube/config",
 )
-PROBE_PORT: Flag = ("--probe-port", "PROBE_PORT", "0", "port of /healthz and /readyz; 0 for none")
-LOG_FORMAT: Flag = ("--log-format", "LOG_FORMAT", "json", "json or console")
+HTTP_PORT: Flag = ("--http-port", "HTTP_PORT", "0", "port of /healthz, /readyz and /metrics; 0 for none")
+LOG_FORMAT: Flag = ("--log-format", "LOG_FORMAT", "auto", "json, console, or auto: console in a terminal")
 LOG_LEVEL: Flag = ("--log-level", "LOG_LEVEL", "info", "debug, info, warning or error")
 
 
@@ -116,11 +116,11 @@ class Values:
             self.refuse(flag, f"{text!r} is no number of seconds from 1 to {high}", "write a number such as 60")
         return seconds
 
-    def probe_port(self) -> int:
-        return self.whole("--probe-port", 0, 65535)
+    def http_port(self) -> int:
+        return self.whole("--http-port", 0, 65535)
 
     def log_format(self) -> str:
-        return self.choice("--log-format", ("json", "console"))
+        return self.choice("--log-format", ("auto", "json", "console"))
 
     def log_level(self) -> str:
         return self.choice("--log-level", ("debug", "info", "warning", "error"))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from api.health import LOST, Ailment
 from api.pci import Place
 
 
@@ -22,6 +23,13 @@ class Gpu:
     """What NVML says is there in all. None on unified memory, where it says nothing (Case L8)."""
     mig_enabled: bool | None = None
     """None where the card knows no MIG."""
+    ailments: tuple[Ailment, ...] = ()
+    """The gravest first; none while nothing is known to be the matter, which is not to say that it is well."""
+
+    @property
+    def lost(self) -> Ailment | None:
+        """Why it does not answer; None where it does. What else is known of a lost GPU is from before."""
+        return next((ailment for ailment in self.ailments if ailment.kind == LOST), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,8 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node's hardware at one moment, sorted by PCI address. Equal machines are the same hardware: no times in here."""
+    """A node's hardware at one moment, sorted by PCI address. Equal machines are the same hardware in the same state: no times
+    in here but those at which ailments began."""
 
     gpus: tuple[Gpu, ...] = ()
     nics: tuple[Nic, ...] = ()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from api.hardware import Driver, Gpu, LeftOut, Machine, Nic
+from api.health import AILMENTS_MAX, Ailment
 from api.names import API_VERSION, gpu_device_name
 from api.pci import PciAddress, Place
 from api.refusals import BadInput, Refused
@@ -86,7 +87,7 @@ def encode_spec(owner: Owner, machine: Machine) -> dict[str, Any]:
             "simulated": machine.simulated,
             "driver": _without_none({"version": machine.driver.version, "cudaVersion": machine.driver.cuda_version}),
             "summary": {"gpus": len(machine.gpus), "product": _products(machine)},
-            "gpus": [_encode_gpu(gpu) for gpu in machine.gpus],
+            "gpus": [encode_gpu(gpu) for gpu in machine.gpus],
             "nics": [_encode_nic(nic) for nic in machine.nics],
             "leftOut": [{"what": item.what, "why": item.why} for item in machine.left_out],
         },
@@ -127,7 +128,7 @@ def _decode(obj: Mapping[str, Any]) -> Inventory:
     driver, status = _mapping(spec.get("driver") or {}), _mapping(obj.get("status") or {})
     owners = [owner for owner in _list(meta, "ownerReferences") if owner.get("kind") == "Node"]
     machine = Machine(
-        gpus=tuple(_decode_gpu(gpu) for gpu in _list(spec, "gpus")),
+        gpus=tuple(decode_gpu(gpu) for gpu in _list(spec, "gpus")),
         nics=tuple(_decode_nic(nic) for nic in _list(spec, "nics")),
         driver=Driver(_optional(driver, "version", str), _optional(driver, "cudaVersion", str)),
         boot_id=_optional(spec, "bootID", str) or "",
@@ -182,7 +183,18 @@ def _decode_place(obj: Mapping[str, Any]) -> Place:
     )
 
 
-def _encode_gpu(gpu: Gpu) -> dict[str, Any]:
+def encode_gpu(gpu: Gpu) -> dict[str, Any]:
+    """One entry of `spec.gpus`."""
+    ailments = [
+        {
+            "kind": ailment.kind,
+            "code": ailment.code,
+            "since": ailment.since,
+            "message": ailment.message,
+            "remedy": ailment.remedy,
+        }
+        for ailment in gpu.ailments[:AILMENTS_MAX]
+    ]
     return {
         "name": gpu_device_name(gpu.place.address),
         **_encode_place(gpu.place),
@@ -198,10 +210,12 @@ def _encode_gpu(gpu: Gpu) -> dict[str, Any]:
                 "migEnabled": gpu.mig_enabled,
             }
         ),
+        **({"ailments": ailments} if ailments else {}),
     }
 
 
-def _decode_gpu(obj: Mapping[str, Any]) -> Gpu:
+def decode_gpu(obj: Mapping[str, Any]) -> Gpu:
+    """What `encode_gpu` made. ValueError, KeyError, TypeError or AttributeError for what it did not make."""
     return Gpu(
         place=_decode_place(obj),
         uuid=_text(obj, "uuid"),
@@ -212,6 +226,10 @@ def _decode_gpu(obj: Mapping[str, Any]) -> Gpu:
         compute_capability=_optional(obj, "computeCapability", str),
         memory_bytes=_optional(obj, "memoryBytes", int),
         mig_enabled=_optional(obj, "migEnabled", bool),
+        ailments=tuple(
+            Ailment(*(_text(item, field) for field in ("kind", "code", "since", "message", "remedy")))
+            for item in _list(obj, "ailments")
+        ),
     )
 
 

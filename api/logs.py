@@ -8,13 +8,14 @@ import structlog
 
 
 def configure(log_format: str, level: str, *, stream: TextIO | None = None) -> None:
-    """Set structlog up: `json` for machines, `console` for people; `level` is debug, info, warning or error.
+    """Set structlog up: `json` for machines, `console` for people, `auto` for console where the stream is a terminal; `level`
+    is debug, info, warning or error.
 
     The event is under `event`, the time under `time` (RFC 3339, UTC). Bound context variables appear in every line.
     """
     out = stream if stream is not None else sys.stderr
     ending: tuple[structlog.typing.Processor, ...]
-    if log_format == "json":
+    if log_format == "json" or (log_format == "auto" and not out.isatty()):
         # Without variables: one of them may be a token.
         tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
         ending = (

@@ -49,7 +49,7 @@ def status_of(
         if isinstance(condition, dict) and isinstance(condition.get("type"), str)
     }
     wanted += [known[kind] for kind in (CONDITION_REGISTERED,) if kind in known and len(wanted) == 1]
-    published = {"devices": decision.devices, "slices": slices, "leftOut": left_out}
+    published = {"devices": decision.devices, "slices": slices, "leftOut": left_out, "ailing": decision.ailing}
     changed = stored.get("published") != published
     conditions = []
     for condition in wanted:

@@ -24,6 +24,7 @@ from controller.liveness import (
 )
 from controller.pool import Pool
 from controller.slices import slices_of
+from controller.taints import Effects, sentence, taints_of
 from controller.validate import faults_of_pool
 
 UNREACHABLE = f"{API_GROUP}/unreachable"
@@ -66,6 +67,8 @@ class Decision:
     health: Alive | Unsure | Dead
     devices: int = 0
     """How many are in the slices, tainted ones included."""
+    ailing: int = 0
+    """Something is the matter with so many of them."""
 
     @property
     def look_again(self) -> float | None:
@@ -73,33 +76,51 @@ class Decision:
         return None if isinstance(self.health, Dead) else self.health.until
 
 
-def decide(facts: Facts, now: float, *, driver: str, stale_seconds: float, allow_shared_ownership: bool) -> Decision:
-    """The rules in order: what is not ours to publish goes away, then liveness decides."""
+def decide(
+    facts: Facts,
+    now: float,
+    *,
+    driver: str,
+    stale_seconds: float,
+    allow_shared_ownership: bool,
+    effects: Effects | None = None,
+) -> Decision:
+    """The rules in order: what is not ours to publish goes away, then liveness decides. `effects`: see `controller.taints`."""
+    effects = effects or {}
     health = health_of(facts.signs.instances, now, stale_seconds)
-    gone = _why_gone(facts, driver=driver, allow_shared_ownership=allow_shared_ownership)
+    gone = _why_gone(facts, driver=driver, allow_shared_ownership=allow_shared_ownership, effects=effects)
     if gone is not None:
         return Decision((), published=False, reason=gone[0], message=gone[1], health=health)
     devices = facts.pool.devices
     count = f"{len(devices)} GPU{'' if len(devices) == 1 else 's'}"
+    told = f"{sentence(devices, effects)}{_left_out_phrase(facts.pool.left_out)}"
+    ailing = sum(bool(device.ailments) for device in devices)
+
+    def slices(*taints: Taint) -> tuple[dict[str, Any], ...]:
+        return slices_of(
+            devices, node=facts.node, driver=driver, taints=lambda device: taints_of(device, effects, taints)
+        )
+
     match judge(facts.signs, health):
         case Publish():
             return Decision(
-                slices_of(devices, node=facts.node, driver=driver),
+                slices(),
                 published=True,
                 reason="Published",
-                message=f"{count} published{_left_out_phrase(facts.pool.left_out)}",
+                message=f"{count} published{told}",
                 health=health,
                 devices=len(devices),
+                ailing=ailing,
             )
         case TaintAll(why):
-            taint = Taint(UNREACHABLE, why, "NoSchedule")
             return Decision(
-                slices_of(devices, node=facts.node, driver=driver, taints=(taint,)),
+                slices(Taint(UNREACHABLE, why, "NoSchedule")),
                 published=False,
                 reason="NoLiveInstance",
                 message=f"{count} tainted NoSchedule: {WHY_DEAD[why]}; running pods are not touched",
                 health=health,
                 devices=len(devices),
+                ailing=ailing,
             )
         case Withdraw():
             message = (
@@ -115,7 +136,7 @@ def decide(facts: Facts, now: float, *, driver: str, stale_seconds: float, allow
             return Decision(None, published=False, reason="Waiting", message=message, health=health)
 
 
-def _why_gone(facts: Facts, *, driver: str, allow_shared_ownership: bool) -> tuple[str, str] | None:
+def _why_gone(facts: Facts, *, driver: str, allow_shared_ownership: bool, effects: Effects) -> tuple[str, str] | None:
     """Reason and message where nothing may be published, whoever is alive."""
     if facts.fault:
         return "Invalid", facts.fault
@@ -131,7 +152,10 @@ def _why_gone(facts: Facts, *, driver: str, allow_shared_ownership: bool) -> tup
         rival = rival_of(facts.inventory.machine.gpus, facts.allocatable or {}, facts.foreign, node=facts.node)
         if rival is not None:
             return rival.reason, rival.message
-    faults = faults_of_pool(slices_of(facts.pool.devices, node=facts.node, driver=driver))
+    specs = slices_of(
+        facts.pool.devices, node=facts.node, driver=driver, taints=lambda device: taints_of(device, effects)
+    )
+    faults = faults_of_pool(specs)
     return ("Invalid", "; ".join(faults)) if faults else None
 
 

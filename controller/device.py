@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from api.health import Ailment
+
 
 @dataclass(frozen=True, slots=True)
 class Version:
@@ -17,15 +19,18 @@ Value = str | int | bool | Version
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """Why pods should not be put on a device; the API server adds when it began."""
+    """Why pods should not be put on a device."""
 
     key: str
     value: str
     effect: str
+    since: str = ""
+    """When it began, RFC 3339; the API server says when it is not known."""
 
     def encode(self) -> dict[str, str]:
-        """As the API writes it, without timeAdded."""
-        return {"key": self.key, "value": self.value, "effect": self.effect}
+        """As the API writes it."""
+        taint = {"key": self.key, "value": self.value, "effect": self.effect}
+        return {**taint, "timeAdded": self.since} if self.since else taint
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,8 @@ class Device:
     attributes: Mapping[str, Value] = field(default_factory=dict)
     capacity: Mapping[str, str] = field(default_factory=dict)
     """Quantities in canonical form."""
+    ailments: tuple[Ailment, ...] = ()
+    """What is the matter with it. Which taints that gives is not for the device to say: `controller.taints`."""
 
     def encode(self, taints: Sequence[Taint] = ()) -> dict[str, Any]:
         """As resource.k8s.io/v1 writes it, keys in order, so that equal devices are equal text."""

@@ -34,7 +34,7 @@ def devices_of(machine: Machine) -> Pool:
     for gpu in gpus:
         name = gpu_device_name(gpu.place.address)
         described = describe(gpu, machine.driver)
-        device = Device(name, described.attributes, described.capacity)
+        device = Device(name, described.attributes, described.capacity, gpu.ailments)
         reasons = (*_why_not(gpu, uuids, addresses), *faults_of_device(device.encode()))
         if reasons:
             left_out.append(LeftOut(name, "; ".join(reasons)))

@@ -47,6 +47,29 @@ class Api(Protocol):
     def apply(self, path: str, obj: Object, *, field_manager: str, force: bool = False) -> Object: ...
 
 
+class Observer(Protocol):
+    """Who wants to know, for metrics. Called from several threads; it neither waits nor raises."""
+
+    def wrote(self, verb: str) -> None:
+        """A slice: `create`, `update` or `delete`."""
+
+    def decided(self, node: str, decision: Decision, left_out: int) -> None:
+        """What a node's slices now are; so many of its devices were left out of them."""
+
+    def passed(self, seconds: float, *, failed: bool) -> None:
+        """A pass over one node has ended."""
+
+
+class Unobserved:
+    """Nobody wants to know."""
+
+    def wrote(self, verb: str) -> None: ...
+
+    def decided(self, node: str, decision: Decision, left_out: int) -> None: ...
+
+    def passed(self, seconds: float, *, failed: bool) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Listening:
     """How the watch on Leases is doing."""
@@ -88,6 +111,7 @@ class Reconciler:
         settings: Settings,
         *,
         listening: Callable[[], Listening] = Listening,
+        observer: Observer | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
@@ -95,6 +119,7 @@ class Reconciler:
         self._state = state
         self._settings = settings
         self._listening = listening
+        self._observer = observer or Unobserved()
         self._clock = clock
         self._now = now
         self._adopted: dict[str, dict[int, Adopted]] = {}
@@ -102,6 +127,16 @@ class Reconciler:
 
     def reconcile(self, node: str) -> Outcome:
         """Look at a node and write what is needed; nothing if nothing is. KubeError when the API server would not."""
+        began = self._clock()
+        try:
+            outcome = self._reconcile(node, began)
+        except BaseException:
+            self._observer.passed(self._clock() - began, failed=True)
+            raise
+        self._observer.passed(self._clock() - began, failed=False)
+        return outcome
+
+    def _reconcile(self, node: str, began: float) -> Outcome:
         self._state.settle(node, settled=False)
         listening = self._listening()
         self._state.listen(deaf=listening.deaf, outages=listening.outages)
@@ -118,6 +153,7 @@ class Reconciler:
         if decision.slices is not None:
             self._forget_surplus(node, len(decision.slices))
             self._tell(facts, decision)
+            self._observer.decided(node, decision, len(facts.pool.left_out))
         if isinstance(decision.health, Alive):
             self._forget_the_dead(node)
         if decision.published:
@@ -135,7 +171,7 @@ class Reconciler:
             deleted=sum(isinstance(write, Delete) for write in writes),
             look_again=look_again,
         )
-        self._say(outcome, wrote=bool(writes))
+        self._say(outcome, wrote=bool(writes), seconds=self._clock() - began)
         return outcome
 
     # Deciding.
@@ -148,6 +184,7 @@ class Reconciler:
             driver=self._settings.driver,
             stale_seconds=self._settings.stale_seconds,
             allow_shared_ownership=self._settings.allow_shared_ownership,
+            effects=self._settings.health_effects,
         )
         if decision.slices is None:
             return facts, decision, ()
@@ -187,8 +224,10 @@ class Reconciler:
                     self._refresh(obj)
                     raise
                 self._answered(node, index, obj, answer)
+                self._observer.wrote("update")
             case Create(index, obj):
                 self._answered(node, index, obj, self._api.create(SLICES.path(), obj))
+                self._observer.wrote("create")
 
     def _delete(self, node: str, write: Delete) -> None:
         obj = next((obj for obj in self._state.slices(node) if obj["metadata"]["uid"] == write.uid), None)
@@ -205,6 +244,8 @@ class Reconciler:
             if isinstance(error, Conflict):
                 self._refresh(obj)
             raise
+        else:
+            self._observer.wrote("delete")
         self._state.deleted(obj)
 
     def _refresh(self, obj: Object) -> None:
@@ -275,9 +316,15 @@ class Reconciler:
                 self._state.inventory_written(slim(answer))
                 _log.info("dead instance forgotten", node=node, instance=entry.id)
 
-    def _say(self, outcome: Outcome, *, wrote: bool) -> None:
+    def _say(self, outcome: Outcome, *, wrote: bool, seconds: float) -> None:
         if wrote or self._said.get(outcome.node) != outcome.text:
-            _log.info("node reconciled", node=outcome.node, reason=outcome.reason, outcome=outcome.text)
+            _log.info(
+                "node reconciled",
+                node=outcome.node,
+                reason=outcome.reason,
+                outcome=outcome.text,
+                seconds=round(seconds, 4),
+            )
         self._said[outcome.node] = outcome.text
         if outcome.reason == "NoInventory":
             del self._said[outcome.node]  # the node may never be heard of again

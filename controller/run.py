@@ -2,13 +2,15 @@
 
 import threading
 import time
+from collections.abc import Mapping
 
 import structlog
 
 from api.kube.client import Client
 from api.kube.errors import KubeError
+from api.kube.reflector import State as WatchState
 from controller.queue import WorkQueue
-from controller.reconcile import Reconciler
+from controller.reconcile import Observer, Reconciler
 from controller.settings import Settings
 from controller.state import State
 from controller.watches import Watches
@@ -19,11 +21,13 @@ _log = structlog.get_logger(__name__)
 class Controller:
     """One term of office: begins with nothing known, ends with nothing running. Start and stop once each."""
 
-    def __init__(self, client: Client, settings: Settings) -> None:
+    def __init__(self, client: Client, settings: Settings, observer: Observer | None = None) -> None:
         self._queue = WorkQueue()
         self._state = State(self._queue.add)
         self._watches = Watches(client, self._state, driver=settings.driver, namespace=settings.namespace)
-        self._reconciler = Reconciler(client, self._state, settings, listening=self._watches.listening)
+        self._reconciler = Reconciler(
+            client, self._state, settings, listening=self._watches.listening, observer=observer
+        )
         self._stopping = threading.Event()
         self._complained: dict[str, str] = {}
         self._threads = [
@@ -53,6 +57,19 @@ class Controller:
     def why_not_ready(self) -> str | None:
         """What keeps it from working, None if nothing does."""
         return self._watches.why_not_synced()
+
+    def why_not_live(self) -> str | None:
+        """What only a restart mends, None if nothing does."""
+        dead = [thread.name for thread in self._threads if thread.ident is not None and not thread.is_alive()]
+        return f"{', '.join(dead)} ended" if dead and not self._stopping.is_set() else None
+
+    def watched(self) -> Mapping[str, WatchState]:
+        """How each watch is doing, by the plural of what it watches."""
+        return self._watches.states()
+
+    def silences(self) -> Mapping[str, float]:
+        """Seconds since anything was heard of each node's plugin."""
+        return self._state.silences()
 
     def _work(self) -> None:
         while not self.wait_synced(0.2):

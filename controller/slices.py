@@ -1,6 +1,6 @@
 """Devices, cut into ResourceSlices within the API's limits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from api.names import pool_name
@@ -9,9 +9,13 @@ from controller.validate import DEVICES_MAX
 
 
 def slices_of(
-    devices: Sequence[Device], *, node: str, driver: str, taints: Sequence[Taint] = ()
+    devices: Sequence[Device],
+    *,
+    node: str,
+    driver: str,
+    taints: Callable[[Device], Sequence[Taint]] = lambda _: (),
 ) -> tuple[dict[str, Any], ...]:
-    """The `spec` of each slice of a node's pool, in order, every device with `taints`; none for no devices.
+    """The `spec` of each slice of a node's pool, in order, each device with its `taints`; none for no devices.
 
     Generations are not in them: `controller.plan` knows what is there already. The scheduler tries devices in this order.
     """
@@ -21,7 +25,7 @@ def slices_of(
             "driver": driver,
             "nodeName": node,
             "pool": {"name": pool_name(node, driver), "resourceSliceCount": len(parts)},
-            "devices": [device.encode(taints) for device in part],
+            "devices": [device.encode(taints(device)) for device in part],
         }
         for part in parts
     )

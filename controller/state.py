@@ -51,6 +51,7 @@ class State:
 
     def __init__(self, wake: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._wake = wake
+        self._clock = clock
         self._lock = threading.Lock()
         self._reported: dict[str, _Reported] = {}
         self._nodes: dict[str, NodeInfo] = {}
@@ -225,6 +226,16 @@ class State:
         with self._lock:
             reported = self._reported.get(node)
             return self._signs.long_silent(node, reported.instances if reported else (), before)
+
+    def silences(self) -> dict[str, float]:
+        """By node, the seconds since anything was heard of its plugin; nothing of nodes where no instance is listed."""
+        now = self._clock()
+        with self._lock:
+            return {
+                node: now - max(sign.heard_at for sign in self._signs.of(node, reported.instances))
+                for node, reported in self._reported.items()
+                if reported.instances
+            }
 
     def lease_holder(self, name: str) -> str | None:
         """Which node's the Lease is, by what it says itself; None for one that was not seen."""

@@ -1,11 +1,12 @@
 """What the controller watches, and how little of it is kept."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from api.kube.client import Client
-from api.kube.paths import LEASES, NODE_INVENTORIES, NODES, SLICES
+from api.kube.paths import LEASES, NODE_INVENTORIES, NODES, SLICES, Resource
 from api.kube.reflector import Change, Reflector
+from api.kube.reflector import State as WatchState
 from api.names import pool_name
 from controller.conflicts import ForeignSlice, foreign_slice
 from controller.reconcile import Listening, lease_info
@@ -37,29 +38,37 @@ class Watches:
         self.slices: Reflector[Object | ForeignSlice] = Reflector(
             client, SLICES.path(), handler=tell_slice, transform=lambda obj: read_slice(obj, driver)
         )
-        self._all: tuple[Reflector[Any], ...] = (self.inventories, self.nodes, self.leases, self.slices)
+        self._all: Mapping[Resource, Reflector[Any]] = {
+            NODE_INVENTORIES: self.inventories,
+            NODES: self.nodes,
+            LEASES: self.leases,
+            SLICES: self.slices,
+        }
 
     def start(self) -> None:
         """Begin to watch."""
-        for reflector in self._all:
+        for reflector in self._all.values():
             reflector.start()
 
     def stop(self) -> None:
         """End all of them."""
-        for reflector in self._all:
+        for reflector in self._all.values():
             reflector.stop()
 
     def wait_synced(self, timeout_seconds: float) -> bool:
         """Whether all first lists are in; each is waited for that long."""
-        return all(reflector.wait_synced(timeout_seconds) for reflector in self._all)
+        return all(reflector.wait_synced(timeout_seconds) for reflector in self._all.values())
 
     def why_not_synced(self) -> str | None:
         """Which watches have not begun, or are interrupted."""
-        for reflector, what in zip(self._all, ("NodeInventories", "Nodes", "Leases", "ResourceSlices"), strict=True):
-            state = reflector.state
+        for what, state in self.states().items():
             if not state.synced or state.last_error:
                 return f"the watch on {what} is not open{': ' if state.last_error else ''}{state.last_error}"
         return None
+
+    def states(self) -> Mapping[str, WatchState]:
+        """How each is doing, by the plural of what it watches."""
+        return {resource.plural: reflector.state for resource, reflector in self._all.items()}
 
     def listening(self) -> Listening:
         """How the watch on Leases is doing."""

@@ -16,8 +16,11 @@ TEMPORARY_SUFFIX = ".tmp"
 class Disk(Protocol):
     """What records and CDI files need of a file system. Every method raises OSError."""
 
-    def write(self, path: Path, content: bytes, *, mode: int = 0o600) -> None:
-        """Replace the file as a whole: a reader, or a machine that lost power, finds the old content or the new."""
+    def write(self, path: Path, content: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
+        """Replace the file as a whole: a reader finds the old content or the new, and so does a machine that lost power.
+
+        Not `durable`: after a power loss it may be the old content, the new, or a file that is empty or cut off. For what
+        means nothing after a reboot."""
 
     def remove(self, path: Path) -> None:
         """Remove the file durably; a file that is not there is removed already."""
@@ -36,8 +39,9 @@ class Disk(Protocol):
 class LocalDisk:
     """The real one."""
 
-    def write(self, path: Path, content: bytes, *, mode: int = 0o600) -> None:
-        temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+    def write(self, path: Path, content: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
+        target = str(path)
+        temporary = f"{target}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}"
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
             try:
@@ -45,15 +49,17 @@ class LocalDisk:
                 view = memoryview(content)
                 while view:
                     view = view[os.write(descriptor, view) :]
-                os.fsync(descriptor)
+                if durable:
+                    os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            temporary.replace(path)
+            os.replace(temporary, target)  # noqa: PTH105  # as text: a Path costs as much as the call itself
         except BaseException:
             with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+                os.unlink(temporary)  # noqa: PTH108  # as above
             raise
-        _sync(path.parent)
+        if durable:
+            _sync(os.path.dirname(target))  # noqa: PTH120  # as above
 
     def remove(self, path: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -67,13 +73,13 @@ class LocalDisk:
             _sync(path.parent)
 
     def link(self, path: Path, target: str) -> None:
-        path.symlink_to(target)
+        os.symlink(target, path)  # noqa: PTH211  # as above
 
     def unlink(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _sync(directory: Path) -> None:
+def _sync(directory: Path | str) -> None:
     """A rename is durable once its directory is."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -11,13 +11,13 @@ from uuid import NAMESPACE_DNS, uuid5
 
 import structlog
 
-from api.claims import Claim, read_claim
+from api.claims import Claim, PodRef, read_claim
 from api.hardware import LeftOut, Machine
 from api.kube.backoff import Backoff
 from api.kube.client import Client
 from api.kube.errors import KubeError, NotFound
 from api.kube.events import EventRecorder, Regarding
-from api.kube.paths import CLAIMS
+from api.kube.paths import CLAIMS, PODS
 from api.names import ClaimRef, gpu_device_name, pool_name
 from api.refusals import BadInput, Reason, Refused
 from api.timestamps import utc_now
@@ -27,18 +27,22 @@ from kubeletplugin.cdi.files import CdiFiles
 from kubeletplugin.cdi.roots import Root
 from kubeletplugin.cdi.simulated import SimulatedContent
 from kubeletplugin.claims.injection import ClaimInjection
-from kubeletplugin.claims.notices import Notice
 from kubeletplugin.claims.prepare import Claims
 from kubeletplugin.claims.states import Event
 from kubeletplugin.discovery import uevents
 from kubeletplugin.discovery.nvml import NvmlFailed, NvmlSource
 from kubeletplugin.discovery.rediscovery import Discovery
-from kubeletplugin.discovery.simulated import SimulatedSource
 from kubeletplugin.discovery.source import Source
 from kubeletplugin.discovery.sysfs import boot_id
 from kubeletplugin.disk import LocalDisk
+from kubeletplugin.health.book import HealthBook
+from kubeletplugin.health.nvml import NvmlProbe
+from kubeletplugin.health.turns import Turns
+from kubeletplugin.health.watch import AttendedSource, HealthWatch, Probe
 from kubeletplugin.report import Reporter
+from kubeletplugin.seen import Seen
 from kubeletplugin.settings import Settings
+from kubeletplugin.sockets.health import DeviceHealth
 from kubeletplugin.sockets.paths import socket_paths
 from kubeletplugin.sockets.server import KubeletSockets
 
@@ -47,6 +51,11 @@ SOCKET_CHECK_SECONDS = 5.0
 
 CLAIMS_SECONDS = 5.0
 """How long a stop waits for each look at the claims. It may be cut off anywhere: what it leaves, the next start mends."""
+
+LOOKS_MISSED = 3
+"""Looks at a GPU's health that may be missed before it counts as unknown."""
+PATIENCE_SECONDS = 5.0
+"""What a look may take."""
 
 MISMATCH_SECONDS = 60.0
 """How long a state that only a restart mends must last where no hardware was found yet: a new process may find the same, and
@@ -65,11 +74,13 @@ class Plugin:
         *,
         version: str,
         ended: threading.Event | None = None,
+        done: Callable[[Event, str | None, float], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises Refused for settings that cannot work on this node. Nothing is touched yet but read.
 
-        `ended` is set when the plugin should be stopped and its process end, to be started anew; see `restart_wanted`.
+        `ended` is set when the plugin should be stopped and its process end, to be started anew; see `restart_wanted`. `done`
+        hears of the kubelet's calls as they end (see `Claims`).
         """
         self.restart_wanted: str | None = None
         """Why the process should end with an error; None while nothing asks for it."""
@@ -94,10 +105,27 @@ class Plugin:
             wall=utc_now,
             backoff=Backoff(),
         )
-        self._discovery = Discovery(
-            _source(settings), self._found, on_trouble=self._not_found, period_seconds=settings.rediscover_seconds
-        )
         disk, content = LocalDisk(), _content(settings)
+        self._health = HealthBook(
+            settings.plugin_dir, disk, fresh_seconds=LOOKS_MISSED * settings.health_seconds + PATIENCE_SECONDS
+        )
+        source, probe = _source(settings, self._health)
+        turns = Turns()
+        self._discovery = Discovery(
+            AttendedSource(source, self._health, turns),
+            self._found,
+            on_trouble=self._not_found,
+            period_seconds=settings.rediscover_seconds,
+        )
+        self._watch = HealthWatch(
+            probe,
+            self._health,
+            turns,
+            state_dir=settings.plugin_dir,
+            changed=self._discovery.poke,
+            looked=self._devices_changed,
+            period_seconds=settings.health_seconds,
+        )
         files = CdiFiles(settings.cdi_dir, settings.driver, disk)
         files.ensure_directory()
         self._claims = Claims(
@@ -110,6 +138,8 @@ class Plugin:
             why_no_machine=self._why_no_machine,
             fetch=self._fetch,
             tell=self._tell,
+            done=done or (lambda *_: None),
+            told_before=self._health.was_known,
         )
         self._sockets = KubeletSockets(self._paths, self._claims, self._devices, changed=self._registration_changed)
         self._listener: uevents.Listener | None = None
@@ -132,6 +162,7 @@ class Plugin:
         self._events.start()
         self._reporter.start()
         self._discovery.start()
+        self._watch.start()
         self._listener = self._listen()
         self._socket_keeper.start()
         for keeper in self._claim_keepers:
@@ -153,6 +184,7 @@ class Plugin:
         for keeper in self._claim_keepers:
             keeper.join(CLAIMS_SECONDS)
         self._events.stop()
+        self._watch.stop()
         self._discovery.stop()
 
     def why_not_live(self) -> str | None:
@@ -168,6 +200,17 @@ class Plugin:
         if not self._sockets.registered():
             return "the kubelet has not registered the plugin"
         return self._reporter.last_error
+
+    def seen(self) -> Seen:
+        """How it is now, for metrics; reads what is kept on disk."""
+        return Seen(
+            machine=self._discovery.current,
+            records=self._claims.records(),
+            registered=self._sockets.registered(),
+            why_not_ready=self.why_not_ready(),
+            report_age_seconds=self._reporter.age_seconds,
+            events_lost=self._events.lost,
+        )
 
     def _why_no_machine(self) -> str:
         why = self._discovery.why
@@ -185,7 +228,11 @@ class Plugin:
     def _found(self, machine: Machine) -> None:
         self._reporter.found(machine)
         self._sockets.devices_changed()
+        self._watch.poke()
         self._restore_now.set()
+
+    def _devices_changed(self) -> None:
+        self._sockets.devices_changed()
 
     def _not_found(self, reason: Reason | None) -> None:
         """While no hardware was ever found, the inventory says why. Later, what was found stays: pods use it."""
@@ -194,10 +241,11 @@ class Plugin:
             why = LeftOut("driver", f"{reason.what}; {reason.remedy}")
             self._reporter.found(Machine(boot_id=boot_id(self._settings.proc_root), left_out=(why,)))
 
-    def _devices(self) -> Iterator[tuple[str, str]]:
+    def _devices(self) -> Iterator[DeviceHealth]:
         machine = self._discovery.current
         for gpu in machine.gpus if machine else ():
-            yield self._pool, gpu_device_name(gpu.place.address)
+            verdict = self._health.verdict(gpu.uuid)
+            yield DeviceHealth(self._pool, gpu_device_name(gpu.place.address), verdict.healthy, verdict.message)
 
     def _fetch(self, ref: ClaimRef) -> Claim | None:
         """The claim as it is now; None when there is none. Refused when the API server does not say, or cannot be asked."""
@@ -211,14 +259,17 @@ class Plugin:
         except KubeError as error:
             raise Refused(error) from error
 
-    def _tell(self, ref: ClaimRef, reason: Reason, event: Event) -> None:
-        refusal = "ReleaseRefused" if event is Event.UNPREPARE else "PrepareRefused"
-        self._events.warning(
+    def _tell(self, ref: ClaimRef, reason: Reason, event: Event, pods: tuple[PodRef, ...] = ()) -> None:
+        for about in (
             Regarding(CLAIMS.api_version, CLAIMS.kind, ref.name, ref.namespace, ref.uid),
-            reason=type(reason).__name__ if isinstance(reason, Notice) else refusal,
-            note=f"{reason.what}; {reason.remedy}",
-            action=event.value.capitalize(),
-        )
+            *(Regarding(PODS.api_version, PODS.kind, pod.name, ref.namespace, pod.uid) for pod in pods),
+        ):
+            self._events.warning(
+                about,
+                reason=type(reason).__name__,
+                note=f"{reason.what}; {reason.remedy}",
+                action=event.value.capitalize(),
+            )
 
     def _listen(self) -> uevents.Listener | None:
         if self._settings.machine is not None:
@@ -299,10 +350,17 @@ class Plugin:
                 return
 
 
-def _source(settings: Settings) -> Source:
+def _source(settings: Settings, book: HealthBook) -> tuple[Source, Probe]:
+    """What there is, and how it is."""
     if settings.machine is not None:
-        return SimulatedSource(settings.machine, settings.machine_root, settings.node)
-    return NvmlSource(settings.driver_root, settings.sysfs_root, settings.proc_root)
+        # A node does not pay for reading machine files.
+        from kubeletplugin.discovery.simulated import SimulatedSource
+        from kubeletplugin.health.simulated import SimulatedProbe
+
+        source = SimulatedSource(settings.machine, settings.machine_root, settings.node, nodes=settings.machine_nodes)
+        return source, SimulatedProbe(settings.machine, settings.node)
+    real = NvmlSource(settings.driver_root, settings.sysfs_root, settings.proc_root, found_before=book.has_found)
+    return real, NvmlProbe(real, settings.sysfs_root, watch_xids=settings.watch_xids, clock=time.monotonic)
 
 
 def _content(settings: Settings) -> Content:

@@ -102,6 +102,12 @@ class Reporter:
                 self._sign_of_life = True
                 self._news.notify()
 
+    @property
+    def age_seconds(self) -> float | None:
+        """Since the API server last took the sign of life; None where it never has."""
+        renewed = self._written.renewed
+        return None if renewed == float("-inf") else self._clock() - renewed
+
     def start(self) -> None:
         """Begin, in a thread."""
         self._instance = replace(self._instance, started_at=time_text(self._wall()))

@@ -4,10 +4,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from api.flags import DRIVER_NAME, KUBECONFIG, LOG_FORMAT, LOG_LEVEL, PROBE_PORT, Flag, Values
+from api.flags import DRIVER_NAME, HTTP_PORT, KUBECONFIG, LOG_FORMAT, LOG_LEVEL, Flag, Values
 from api.names import NAMESPACE, is_dns_subdomain
 from kubeletplugin.sockets.paths import PLUGINS_DIR, REGISTRY_DIR
+
+if TYPE_CHECKING:  # a probe reads settings and needs no more
+    from kubeletplugin.discovery.simulated import Nodes
 
 _DESCRIPTION = "Finds this node's GPUs, reports them, and hands them to the kubelet's pods."
 _INSTANCE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -52,15 +56,24 @@ class Settings:
     """Where a simulated machine's sysfs and device nodes are rendered."""
     host_machine_root: Path
     """The same folder as the container runtime sees it."""
+    machine_nodes: "Nodes"
+    """What stands for a simulated machine's device nodes: `devices` are real ones, which a container runtime can hand out;
+    `plain` files need no root; `auto` makes devices where that is permitted."""
     rediscover_seconds: float
     """How often to look at the hardware again. 60: one pass costs milliseconds, and most changes announce themselves."""
     reconcile_seconds: float
     """How often to compare records, CDI files and hardware. 60: it reads local files; the API is asked about a claim once in
     ten minutes."""
-    probe_port: int
-    """Port of /healthz and /readyz on all addresses; 0 turns them off."""
+    health_seconds: float
+    """How often to look at the GPUs' health. 10: a look costs milliseconds, and what matters most comes as an event."""
+    watch_xids: bool
+    """Whether to hold NVML open and hear of Xids as they happen. Off, NVML is open for moments only, so that other tools can
+    reset GPUs or change their MIG mode while the plugin runs; an Xid after which the driver asks for nothing is not seen."""
+    http_port: int
+    """Port of /healthz, /readyz and /metrics on all addresses; 0 turns them off. One that is taken is waited for, as in an
+    update, and nothing else waits for it."""
     log_format: str
-    """`json` for machines, `console` for people."""
+    """`json` for machines, `console` for people, `auto` for console where stderr is a terminal."""
     log_level: str
 
 
@@ -83,9 +96,17 @@ _FLAGS: tuple[Flag, ...] = (
     ("--machine", "MACHINE", "", "machine file: simulate this hardware"),
     ("--machine-root", "MACHINE_ROOT", "", "where to render a simulated machine (default <plugin-dir>/machine)"),
     ("--host-machine-root", "HOST_MACHINE_ROOT", "", "the same as the container runtime sees it (default: the same)"),
+    (
+        "--machine-nodes",
+        "MACHINE_NODES",
+        "devices",
+        "devices, plain or auto: device nodes or files for a simulated machine",
+    ),
     ("--rediscover-seconds", "REDISCOVER_SECONDS", "60", "how often to look at the hardware again"),
     ("--reconcile-seconds", "RECONCILE_SECONDS", "60", "how often to compare records, CDI files and hardware"),
-    PROBE_PORT,
+    ("--health-seconds", "HEALTH_SECONDS", "10", "how often to look at the GPUs' health"),
+    ("--watch-xids", "WATCH_XIDS", "true", "false: do not hold NVML open for Xid events"),
+    HTTP_PORT,
     LOG_FORMAT,
     LOG_LEVEL,
 )
@@ -117,9 +138,12 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         machine=values.optional_file("--machine"),
         machine_root=machine_root,
         host_machine_root=values.path("--host-machine-root", default=machine_root),
+        machine_nodes=cast("Nodes", values.choice("--machine-nodes", ("devices", "plain", "auto"))),
         rediscover_seconds=values.seconds("--rediscover-seconds", 86400),
         reconcile_seconds=values.seconds("--reconcile-seconds", 86400),
-        probe_port=values.probe_port(),
+        health_seconds=values.seconds("--health-seconds", 3600),
+        watch_xids=values.truth("--watch-xids"),
+        http_port=values.http_port(),
         log_format=values.log_format(),
         log_level=values.log_level(),
     )

@@ -18,12 +18,15 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from api import health
 from api.names import ClaimRef
 from api.pci import PciAddress
 from api.refusals import BadInput, Reason
+from controller import metrics as controller_metrics
 from controller import settings as controller_settings
 from controller.attributes import Description, describe
 from controller.device import Value, Version
+from kubeletplugin import metrics as plugin_metrics
 from kubeletplugin import settings as plugin_settings
 from kubeletplugin.claims import notices, refusals
 from kubeletplugin.claims.states import TABLE, Event, State
@@ -183,6 +186,8 @@ _SAMPLES: Mapping[str, Any] = {
     "format": 2,
     "seconds": 30.0,
     "uid": "UID",
+    "since": "2026-11-30T12:00:00Z",
+    "cure": "CURE",
 }
 
 
@@ -204,25 +209,36 @@ def reasons(module: Any) -> tuple[type, ...]:
     )
 
 
-def _reason_rows(kinds: Iterable[type]) -> list[tuple[str, str]]:
-    return [(sample(kind).what.removeprefix(_PREFIX), sample(kind).remedy) for kind in kinds]
+def _reason_rows(kinds: Iterable[type]) -> list[tuple[str, str, str]]:
+    return [(f"`{kind.__name__}`", sample(kind).what.removeprefix(_PREFIX), sample(kind).remedy) for kind in kinds]
 
 
 def told_refusals() -> str:
     """What a user reads in an Event."""
     kinds = [kind for kind in reasons(refusals) if kind not in refusals.PASSING]
-    return _table(("what it says", "what to do, as it says"), _reason_rows(kinds))
+    return _table(("reason", "what it says", "what to do, as it says"), _reason_rows(kinds))
 
 
 def passing_refusals() -> str:
-    """What only the log has."""
-    return _table(("what it says", "what to do, as it says"), _reason_rows(refusals.PASSING))
+    """What only the log and the metrics have."""
+    return _table(("kind", "what it says", "what to do, as it says"), _reason_rows(refusals.PASSING))
 
 
 def told_notices() -> str:
     """What a user reads of a prepared claim."""
-    rows = [(f"`{kind.__name__}`", *row) for kind in reasons(notices) for row in _reason_rows([kind])]
-    return _table(("reason of the Event", "what it says", "what to do, as it says"), rows)
+    return _table(("reason", "what it says", "what to do, as it says"), _reason_rows(reasons(notices)))
+
+
+# Metrics.
+
+
+def metrics(module: Any) -> str:
+    """What a program measures; what it has in common with the other one stands with both."""
+    rows = [
+        (f"`{family.name}`", family.kind, ", ".join(f"`{label}`" for label in family.labels) or NONE, family.says)
+        for family in module.FAMILIES
+    ]
+    return _table(("name", "kind", "labels", "what it says"), rows)
 
 
 # The life of a claim.
@@ -269,14 +285,59 @@ def _id(member: Enum) -> str:
     return str(member.value).replace(" ", "_")
 
 
+# What ails GPUs.
+
+
+def ailment_kinds() -> str:
+    """The kinds, the gravest first."""
+    rows = [(f"`{kind.name}`", kind.what, f"`{kind.effect}`", kind.ends) for kind in health.KINDS.values()]
+    return _table(("kind", "what it is", "effect", "when it ends"), rows)
+
+
+def ailment_codes() -> str:
+    """What NVML can say of a GPU."""
+    rows = [
+        (f"`{meaning.kind}`", f"`{meaning.code}`", meaning.message, meaning.remedy, meaning.source)
+        for meaning in health.MEANINGS
+    ]
+    sources = "; ".join(f"[{number}] {source}" for number, source in health.SOURCES.items())
+    return f"{_table(('kind', 'code', 'what it means', 'what to do', 'by'), rows)}\n\nBy: {sources}"
+
+
+def xids() -> str:
+    """What Xids mean."""
+    rows = [
+        (_ranges(each.numbers), each.what, f"`{each.kind}`" if each.kind else NONE, "yes" if each.linked else "")
+        for each in health.XIDS
+    ]
+    rows.append(("all others", "not in the table", f"`{health.XID_UNKNOWN}`", ""))
+    return _table(("Xid", "what it is", "kind", "ends when the driver wants no action"), rows)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """1, 2, 3, 5 as `1-3, 5`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "attributes": attributes,
     "refusals": told_refusals,
     "passing-refusals": passing_refusals,
     "notices": told_notices,
+    "ailment-kinds": ailment_kinds,
+    "ailment-codes": ailment_codes,
+    "xids": xids,
     "claim-states": claim_states,
     "claim-diagram": claim_diagram,
     "kubeletplugin-settings": lambda: settings(plugin_settings),
     "controller-settings": lambda: settings(controller_settings),
+    "kubeletplugin-metrics": lambda: metrics(plugin_metrics),
+    "controller-metrics": lambda: metrics(controller_metrics),
 }
 """By the name in the page."""

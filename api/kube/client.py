@@ -75,15 +75,18 @@ class Client:
         user_agent: str,
         timeout_seconds: float = 10.0,
         pool_size: int = 4,
+        answered: Callable[[str, str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], object] | None = None,
     ) -> None:
-        """`pause` waits that many seconds; by default it returns early when the client is closed. Raises Refused when the
-        server's certificates cannot be used."""
+        """`answered` hears how each request ended, repeats included: its verb (an HTTP method, or WATCH), and the status in
+        digits or the cause that an Unreachable would have. `pause` waits that many seconds; by default it returns early when
+        the client is closed. Raises Refused when the server's certificates cannot be used."""
         self.server = server
         self._user_agent = user_agent
         self._timeout_seconds = timeout_seconds
         self._pool_size = pool_size
+        self._answered = answered or (lambda *_: None)
         self._clock = clock
         self._given_pause = pause
         self._lines = Lines()
@@ -104,6 +107,7 @@ class Client:
             user_agent=self._user_agent,
             timeout_seconds=self._timeout_seconds,
             pool_size=pool_size,
+            answered=self._answered,
             clock=self._clock,
             pause=self._given_pause,
         )
@@ -118,6 +122,14 @@ class Client:
     def get(self, path: str, query: Query | None = None, *, timeout_seconds: float | None = None) -> Object:
         """One object, or one page of a list. `timeout_seconds` bounds the whole call, waits and repeats included."""
         return self._call("GET", path, query, timeout_seconds=timeout_seconds, repeatable=True)
+
+    def text(self, path: str) -> str:
+        """An answer that is no JSON, such as the server's own /metrics."""
+        left = Timeout(connect=self._timeout_seconds, read=self._timeout_seconds)
+        response = self._exchange("GET", path, None, None, JSON, left, accept="text/plain")
+        if response.status != 200:
+            raise from_answer(f"GET {path}", response.status, response.data, response.headers.get("Retry-After"))
+        return response.data.decode("utf-8", "replace")
 
     def version(self) -> Object:
         """What the server says of itself at /version."""
@@ -174,8 +186,16 @@ class Client:
         # Without a version the repeat could undo what somebody wrote in between.
         return self._call("PUT", path, None, obj, timeout_seconds=timeout_seconds, repeatable=versioned)
 
-    def delete(self, path: str, *, uid: str | None = None, resource_version: str | None = None) -> Object:
-        """Delete an object, only if it still is the one meant. Conflict if it is not, NotFound if there is none.
+    def delete(
+        self,
+        path: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+    ) -> Object:
+        """Delete an object, only if it still is the one meant. Conflict if it is not, NotFound if there is none. With
+        `grace_seconds` 0 a pod is gone at once; whoever says so knows that it does not run.
 
         After an answer was lost a repeat may find the object gone: NotFound then means done, as it mostly does.
         """
@@ -184,7 +204,13 @@ class Client:
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if preconditions:
             options["preconditions"] = preconditions
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
         return self._call("DELETE", path, None, options, repeatable=True)
+
+    def delete_collection(self, path: str, query: Query) -> Object:
+        """Delete the objects of a collection that the selectors of `query` pick. What the server answers: a list of them."""
+        return self._call("DELETE", path, query, {"apiVersion": "v1", "kind": "DeleteOptions"}, repeatable=True)
 
     def merge_patch(self, path: str, patch: Object) -> Object:
         """Change the given fields (RFC 7396) of an object or, by its path, of a subresource such as status."""
@@ -252,10 +278,11 @@ class Client:
         timeout: Timeout,
         *,
         stream: bool = False,
+        accept: str = JSON,
     ) -> BaseHTTPResponse:
         tokens = self.server.tokens
         token = tokens.token() if tokens else None
-        response = self._send(method, path, query, payload, content_type, timeout, token, stream=stream)
+        response = self._send(method, path, query, payload, content_type, timeout, token, stream=stream, accept=accept)
         if response.status == 401:
             self._reread_certificates()
             if tokens is not None:
@@ -263,7 +290,9 @@ class Client:
                 fresh = tokens.token()
                 if fresh != token:
                     response.close()
-                    return self._send(method, path, query, payload, content_type, timeout, fresh, stream=stream)
+                    return self._send(
+                        method, path, query, payload, content_type, timeout, fresh, stream=stream, accept=accept
+                    )
         return response
 
     def _send(
@@ -277,17 +306,19 @@ class Client:
         token: str | None,
         *,
         stream: bool,
+        accept: str,
     ) -> BaseHTTPResponse:
         if self._lines.cut.is_set():
             raise Closed("the client was closed")
-        headers = {"Accept": JSON, "User-Agent": self._user_agent}
+        headers = {"Accept": accept, "User-Agent": self._user_agent}
         if payload is not None:
             headers["Content-Type"] = content_type
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         url = f"{self._prefix}{path}{query_text(query)}"
+        verb = "WATCH" if stream else method
         try:
-            return self._pool.urlopen(
+            response = self._pool.urlopen(
                 method,
                 url,
                 payload,
@@ -297,10 +328,13 @@ class Client:
                 timeout=timeout,
                 preload_content=not stream,
             )
+            self._answered(verb, str(response.status))
+            return response
         except http.HTTPError as error:
             if self._lines.cut.is_set():
                 raise Closed("the client was closed") from error
             failure = from_transport(self.server.url, error)
+            self._answered(verb, failure.cause)
             if failure.cause == "untrusted":
                 self._reread_certificates()
             raise failure from error

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from api.kube.credentials import TokenFile
-from api.kube.kubeconfig import read
 from api.kube.server import Server
 from api.refusals import BadInput, Refused
 
@@ -13,21 +12,25 @@ __all__ = ["TOKEN_DIR", "Server", "in_cluster", "load"]
 TOKEN_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-def load(kubeconfig: Path | None, env: Mapping[str, str], *, token_dir: Path = TOKEN_DIR) -> Server:
-    """The server to use: the given file, else $KUBECONFIG, else the cluster we run in, else ~/.kube/config.
+def load(
+    kubeconfig: Path | None, env: Mapping[str, str], *, context: str | None = None, token_dir: Path = TOKEN_DIR
+) -> Server:
+    """The server to use: the given file, else $KUBECONFIG, else the cluster we run in, else ~/.kube/config; of a file the
+    given context, else its current one.
 
     What a person named goes before what the surroundings say. Raises Refused with the path and the remedy.
     """
     if kubeconfig is not None:
-        return read((kubeconfig,))
+        return _read(kubeconfig, context=context)
     named = tuple(Path(part) for part in env.get("KUBECONFIG", "").split(":") if part)
     if named:
-        return read(named)
-    if env.get("KUBERNETES_SERVICE_HOST"):
+        return _read(*named, context=context)
+    # A context is a kubeconfig's, and a pod has none.
+    if env.get("KUBERNETES_SERVICE_HOST") and context is None:
         return in_cluster(env, token_dir=token_dir)
     home = Path(env.get("HOME") or "/") / ".kube" / "config"
     if home.exists():
-        return read((home,))
+        return _read(home, context=context)
     raise Refused(
         BadInput(
             "kubeconfig",
@@ -35,6 +38,12 @@ def load(kubeconfig: Path | None, env: Mapping[str, str], *, token_dir: Path = T
             "give --kubeconfig=FILE",
         )
     )
+
+
+def _read(*paths: Path, context: str | None) -> Server:
+    from api.kube.kubeconfig import read  # needs YAML, which a pod does without
+
+    return read(paths, context=context)
 
 
 def in_cluster(env: Mapping[str, str], *, token_dir: Path = TOKEN_DIR) -> Server:

@@ -65,15 +65,17 @@ class _Entry:
             raise self.refuse(f"{field}-data", "is not base64", "write the PEM file encoded with base64") from error
 
 
-def read(paths: Sequence[Path]) -> Server:
-    """The server of the current context; of several files the first to name something wins, as in kubectl.
+def read(paths: Sequence[Path], *, context: str | None = None) -> Server:
+    """The server of the given context, else of the current one; of several files the first to name something wins, as in
+    kubectl.
 
     Raises Refused with file, field and remedy.
     """
     documents = [(path, _document(path)) for path in paths if len(paths) == 1 or path.exists()]
     if not documents:
         raise Refused(BadInput("KUBECONFIG", f"none of {', '.join(map(str, paths))} exists", "name a file that exists"))
-    chosen = next((str(doc["current-context"]) for _, doc in documents if doc.get("current-context")), None)
+    current = next((str(doc["current-context"]) for _, doc in documents if doc.get("current-context")), None)
+    chosen = context if context is not None else current
     if chosen is None:
         raise Refused(BadInput(str(paths[0]), "no current-context is set", "run: kubectl config use-context NAME"))
     bound = _find(documents, "context", chosen)

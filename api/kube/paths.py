@@ -48,6 +48,7 @@ class Resource:
 SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice")
 CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 NODES = Resource("", "v1", "nodes", "Node")
+PODS = Resource("", "v1", "pods", "Pod")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 NODE_INVENTORIES = Resource(API_GROUP, "v1alpha1", "nodeinventories", "NodeInventory")

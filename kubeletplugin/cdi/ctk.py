@@ -121,7 +121,7 @@ class CtkContent:
     def common(self, machine: Machine) -> Edits:
         """What the tool says for every device alike. Refused when it fails, or the machine has no GPU."""
         state, last = self._state(machine), self._last
-        if not machine.gpus:
+        if all(gpu.lost for gpu in machine.gpus):
             raise Refused(CtkUnusable(str(self._program), "the machine has no GPU to ask it about"))
         return last.common if last is not None and last.state == state else self._generate(machine, state).common
 
@@ -181,7 +181,7 @@ class CtkContent:
             "--vendor=lanewise.dev",  # only the edits are used; our own names go around them
             "--class=gpu",
             # Not `all`, which ends with the first that is lost: those that NVML has just answered for.
-            *(f"--device-id={gpu.uuid}" for gpu in machine.gpus),
+            *(f"--device-id={gpu.uuid}" for gpu in machine.gpus if not gpu.lost),
             "--device-name-strategy=uuid",
             "--no-all-device",
             f"--driver-root={self._places.driver.seen}",

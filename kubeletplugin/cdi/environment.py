@@ -26,4 +26,6 @@ def of_device(device: str, *, uuid: str, product: str | None = None) -> tuple[st
 
 def _line(text: str) -> str:
     """What a shell that reads it line by line, or the CDI file, could trip over becomes a space."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    if not text.isprintable():
+        text = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(text.split())

@@ -1,7 +1,8 @@
 """The CDI files of our claims on disk: one for each, and no other file is ever touched.
 
 /var/run is emptied by a reboot and the files with it, so nothing here is the truth: each file can be made anew from the
-claim's record (Case G1).
+claim's record (Case G1). So nothing waits for a disk here either, where the directory is on one: a file is there as a whole or
+not at all while the machine runs, and after a power loss it is compared with the record before anybody uses it.
 """
 
 import json
@@ -21,6 +22,8 @@ from kubeletplugin.disk import TEMPORARY_SUFFIX, Disk
 LEFTOVER_SECONDS = 60.0
 """A temporary file younger than this may be one that another instance, in a rolling update, is writing now."""
 
+_JUDGED = {"env": ["JUDGED=1"]}
+_JUDGED_MAX = 1024
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755
 
@@ -71,7 +74,9 @@ class CdiFiles:
         self._kind = naming.kind(driver)
         self._disk = disk
         self._valid: Edits | None = None
-        """Common edits found valid by the last write: the same object for every claim, and the bulk of each file."""
+        """Common edits found valid by the last write: the same for every claim, and the bulk of each file."""
+        self._valid_devices: set[Edits] = set()
+        """Likewise those of devices: a GPU has the same in every claim."""
 
     def ensure_directory(self) -> None:
         """Make the directory if it is missing. Refused (BadInput) when that cannot be, or when it cannot be written to."""
@@ -94,11 +99,7 @@ class CdiFiles:
         """
         path = self.path(uid)
         document = to_document(spec)
-        faults = problems(
-            {field: value for field, value in document.items() if field != "containerEdits"}
-            if spec.edits is self._valid
-            else document
-        )
+        faults = problems(self._unjudged(spec, document))
         if spec.kind != self._kind:
             faults = (*faults, Problem("kind", f"{spec.kind!r} in a file of {self._kind}"))
         if faults:
@@ -106,12 +107,15 @@ class CdiFiles:
                 Invalid(f"the CDI file for claim {uid}", faults, "this is a fault of Lanewise; please report it")
             )
         self._valid = spec.edits
+        if len(self._valid_devices) > _JUDGED_MAX:
+            self._valid_devices = set()
+        self._valid_devices.update(device.edits for device in spec.devices)
         content = encode(document)
         try:
             if _is_there(path, content):
                 return False
             _make_directory(self.directory)
-            self._disk.write(path, content, mode=_FILE_MODE)
+            self._disk.write(path, content, mode=_FILE_MODE, durable=False)
         except OSError as error:
             raise Refused(CannotKeep(path, error.strerror or str(error))) from error
         return True
@@ -119,20 +123,47 @@ class CdiFiles:
     def remove(self, uid: str) -> bool:
         """Remove the claim's file; False when there is none of ours, which is no fault. Raises Refused (CannotKeep)."""
         path = self.path(uid)
+        if not self.is_ours(uid):
+            return False
         try:
-            if not path.is_symlink() and not path.exists():
-                return False
-            content = self.read(uid)
-            if content is None:
-                return False  # of another kind under our name: not made by us
-            self._disk.remove(path)
+            self._disk.unlink(path)
         except OSError as error:
             raise Refused(CannotKeep(path, error.strerror or str(error))) from error
         return True
 
+    def says(self, uid: str, spec: Spec) -> bool:
+        """Whether the claim's file is, byte for byte, what `write` would make of this spec."""
+        return _is_there(self.path(uid), encode(to_document(spec)))
+
+    def is_ours(self, uid: str) -> bool:
+        """Whether there is a file of this claim, readable or not, and not of another kind under our name."""
+        return self._parsed(self.path(uid)) is not None
+
     def read(self, uid: str) -> dict[str, Any] | Unreadable | None:
         """What the claim's file says; None when there is none of ours. A file that no runtime would read is Unreadable."""
         path = self.path(uid)
+        document = self._parsed(path)
+        if document is None or isinstance(document, Unreadable):
+            return document
+        faults = problems(document)
+        if faults:
+            return Unreadable(path, "; ".join(map(str, faults)))
+        checked: dict[str, Any] = document
+        return checked
+
+    def _unjudged(self, spec: Spec, document: dict[str, Any]) -> dict[str, Any]:
+        """The document without what was found valid before."""
+        left = dict(document)
+        if spec.edits is self._valid or spec.edits == self._valid:
+            left.pop("containerEdits", None)
+        left["devices"] = [
+            {**found, "containerEdits": _JUDGED} if device.edits in self._valid_devices else found
+            for device, found in zip(spec.devices, document["devices"], strict=True)
+        ]
+        return left
+
+    def _parsed(self, path: Path) -> Any:
+        """The file's JSON, which is never None; None and Unreadable as for `read`."""
         try:
             document = json.loads(path.read_bytes())
         except (FileNotFoundError, IsADirectoryError):  # we make no directories, and runtimes pass them by
@@ -143,11 +174,11 @@ class CdiFiles:
             return Unreadable(path, f"no JSON: {error}")
         if isinstance(document, dict) and isinstance(document.get("kind"), str) and document["kind"] != self._kind:
             return None
-        faults = problems(document)
-        if faults:
-            return Unreadable(path, "; ".join(map(str, faults)))
-        checked: dict[str, Any] = document
-        return checked
+        return Unreadable(path, "no object") if document is None else document
+
+    def claims(self) -> frozenset[str]:
+        """The claims with a file of ours, readable or not. Raises Refused (CannotKeep)."""
+        return frozenset(uid for uid in self._named() if self.is_ours(uid))
 
     def found(self) -> dict[str, dict[str, Any] | Unreadable]:
         """What the file of each claim says, by UID, each read once. A missing directory has none.

@@ -7,10 +7,17 @@ import errno
 import os
 from collections import deque
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 _LINKS_MAX = 40
 """As in the kernel (path_resolution(7))."""
+
+
+@lru_cache(maxsize=1024)
+def _joined(root: Path, path: str) -> Path:
+    """Remembered, for every prepare asks for the same few: a Path costs more than the look at it."""
+    return root / path.lstrip("/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +36,11 @@ class Root:
 
     def at(self, path: str) -> Path:
         """Where to look for `path`, which is absolute within the root."""
-        return self.seen / path.lstrip("/")
+        return _joined(self.seen, path)
 
     def on_host(self, path: str) -> str:
         """What a CDI file says for `path`, which is absolute within the root."""
-        return str(PurePosixPath(self.host) / path.lstrip("/"))
+        return str(_joined(self.host, path))
 
     def host_path_of(self, seen: str) -> str | None:
         """The host's name for a path that this process sees, None for one outside the root."""

@@ -24,6 +24,7 @@ class SimulatedContent:
         self._stat = stat_of
         self._driver = driver
         self._files = DriverFilesCache(driver) if driver is not None else None
+        self._last: tuple[list[Edits], Edits] | None = None
 
     def common(self, machine: Machine) -> Edits:
         """Control nodes as far as there are any, and driver files. Refused when a driver root was given and the machine's
@@ -33,7 +34,10 @@ class SimulatedContent:
         if self._driver is not None and self._files is not None:
             files = self._files.files(machine.driver.version)
             parts.append(drivermounts.edits(files, self._driver, drivermounts.find_hook(self._driver)))
-        return merged(parts)
+        last = self._last
+        if last is None or last[0] != parts:
+            self._last = last = (parts, merged(parts))
+        return last[1]  # the very same object, which `CdiFiles` knows to be valid
 
     def device(self, machine: Machine, gpu: Gpu) -> Edits:  # noqa: ARG002  # the protocol's
         """The GPU's node. Refused when there is none."""

@@ -5,6 +5,7 @@ The format is that of tags.cncf.io/container-device-interface, specification 1.1
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.
 """All that exist, oldest first. A runtime refuses versions younger than its library, so the lowest that fits is written."""
 
 _FLOOR = "0.3.0"
+_TO_ESCAPE = re.compile("[\x7f-\uffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,15 @@ def to_document(spec: Spec) -> dict[str, Any]:
 
 
 def encode(document: Mapping[str, Any]) -> bytes:
-    """The bytes of a file: equal documents give equal bytes. JSON without indentation, which costs a fifth of it."""
-    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+    """The bytes of a file: equal documents give equal bytes. JSON without indentation, which costs a fifth of it.
+
+    Runtimes read it with a parser of YAML, which is stricter than JSON in two places: what is no printable character must be
+    written as an escape, and what lies beyond 16 bits must not, for YAML knows no surrogate pairs.
+    """
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    if not text.isascii() or "\x7f" in text:
+        text = _TO_ESCAPE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return text.encode() + b"\n"
 
 
 def minimum_version(document: Mapping[str, Any]) -> str:

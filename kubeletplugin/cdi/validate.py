@@ -20,6 +20,7 @@ _NODE_TYPES = ("", "b", "c", "u", "p")
 _PERMISSIONS = re.compile(r"[rwm]*|none")
 _GIDS_MAX = 2**32 - 1
 _NUMBER_MAX = 2**63 - 1
+_PATH_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +104,9 @@ def _annotations(path: str, value: Any) -> Iterator[Problem]:
 
 def _devices(path: str, value: Any) -> Iterator[Problem]:
     yield from _each(path, value, _device)
-    if not isinstance(value, list):
-        return
-    if not value:
+    if value == []:
         yield Problem(path, "empty; at least one device is needed")
-    seen: set[str] = set()
-    for index, device in enumerate(value):
-        name = device.get("name") if isinstance(device, Mapping) else None
-        if isinstance(name, str):
-            if name in seen:
-                yield Problem(f"{path}[{index}].name", f"{name!r} occurs twice")
-            seen.add(name)
+    yield from _unique(path, value, "name")
 
 
 def _device(path: str, value: Any) -> Iterator[Problem]:
@@ -138,7 +131,7 @@ def _edits(path: str, value: Any) -> Iterator[Problem]:
         "mounts": lambda at, items: _each(at, items, _mount),
         "hooks": lambda at, items: _each(at, items, _hook),
         "additionalGids": lambda at, items: _each(at, items, _gid),
-        "netDevices": lambda at, items: _each(at, items, _net_device),
+        "netDevices": _net_devices,
         "intelRdt": _rdt,
     }
     yield from _object(path, value, fields)
@@ -193,6 +186,12 @@ def _gid(path: str, value: Any) -> Iterator[Problem]:
     yield from _whole(_GIDS_MAX)(path, value)
 
 
+def _net_devices(path: str, value: Any) -> Iterator[Problem]:
+    yield from _each(path, value, _net_device)
+    for field in ("hostInterfaceName", "name"):
+        yield from _unique(path, value, field)
+
+
 def _net_device(path: str, value: Any) -> Iterator[Problem]:
     yield from _object(
         path, value, {"hostInterfaceName": _filled, "name": _filled}, required=("hostInterfaceName", "name")
@@ -201,15 +200,22 @@ def _net_device(path: str, value: Any) -> Iterator[Problem]:
 
 def _rdt(path: str, value: Any) -> Iterator[Problem]:
     fields: dict[str, _Check] = {
-        "closID": _text,
+        "closID": _clos,
         "l3CacheSchema": _text,
         "memBwSchema": _text,
         "schemata": lambda at, items: _each(at, items, _text),
         "enableMonitoring": _flag,
-        "enableCMT": _flag,
-        "enableMBM": _flag,
     }
     yield from _object(path, value, fields)
+
+
+def _clos(path: str, value: Any) -> Iterator[Problem]:
+    """A directory's name below /sys/fs/resctrl, or `/` for the top."""
+    yield from _text(path, value)
+    if not isinstance(value, str) or value == "/":
+        return
+    if value in {".", ".."} or "/" in value or "\n" in value or len(value.encode(errors="replace")) >= _PATH_MAX:
+        yield Problem(path, f"{value[:64]!r} is no name of a directory")
 
 
 def _object(
@@ -236,6 +242,17 @@ def _each(path: str, value: Any, check: _Check) -> Iterator[Problem]:
         return
     for index, item in enumerate(value):
         yield from check(f"{path}[{index}]", item)
+
+
+def _unique(path: str, value: Any, field: str) -> Iterator[Problem]:
+    """That no two objects of a list have the same text in this field."""
+    seen: set[str] = set()
+    for index, item in enumerate(value if isinstance(value, list) else ()):
+        text = item.get(field) if isinstance(item, Mapping) else None
+        if isinstance(text, str):
+            if text in seen:
+                yield Problem(f"{path}[{index}].{field}", f"{text!r} occurs twice")
+            seen.add(text)
 
 
 def _text(path: str, value: Any) -> Iterator[Problem]:

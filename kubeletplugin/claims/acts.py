@@ -13,7 +13,7 @@ from api.hardware import Machine
 from api.names import ClaimRef
 from api.refusals import Reason, Refused
 from kubeletplugin.claims.injection import CdiWriter
-from kubeletplugin.claims.locks import ClaimLocks
+from kubeletplugin.claims.locks import ClaimLocks, Lock
 from kubeletplugin.claims.record import Damaged, Newer, Record, is_uid, missing_devices, refreshed
 from kubeletplugin.claims.refusals import Changing, Held, HeldUnreadably, NoHold
 from kubeletplugin.claims.states import Step, Traces
@@ -36,6 +36,9 @@ class Task:
     """Empty where the machine is not known."""
     now: float
     """Seconds since boot."""
+    lock: Lock
+    holds: frozenset[str] = frozenset()
+    """What the claim holds before the first step."""
     record: Record | None = None
     """What is to be on disk in the end, for steps that build."""
     machine: Machine | None = None
@@ -52,15 +55,24 @@ class Acts:
     def __init__(self, store: Store, cdi: CdiWriter, locks: ClaimLocks, *, node: str) -> None:
         self._store, self._cdi, self._locks, self._node = store, cdi, locks, node
 
-    def look(self, uid: str, machine: Machine | None) -> Traces:
-        """The traces of a claim. OSError of the disk; Refused where the CDI content cannot be made at present."""
+    def look(self, uid: str, machine: Machine | None, *, in_order: bool = False) -> Traces:
+        """The traces of a claim. OSError of the disk; Refused where the CDI content cannot be made at present.
+
+        `in_order`: the last call for the claim was not cut off. Then a claim with nothing else holds nothing, and one with a
+        record no more than that says, so that the holds of all other claims need not be looked at.
+        """
         found = self._store.read(uid)
         record = found if isinstance(found, Record) else None
-        holds = self._store.holds_of(uid)
         right = comparable = False
         if machine is not None and record is not None and not missing_devices(record, machine):
             comparable, right = True, self._cdi.matches(record, machine)
         present = right or self._cdi.present(uid)
+        if in_order and record is not None:
+            holds = self._store.held_of(uid, record.exclusive)
+        elif in_order and found is None and not present:
+            holds = frozenset()
+        else:
+            holds = self._store.holds_of(uid)
         return Traces(
             record=record,
             damaged=found.problem if isinstance(found, Damaged) else None,
@@ -70,7 +82,8 @@ class Acts:
             cdi_present=present,
             cdi_right=right if comparable else present,
             released=self._store.release_of(uid) is not None,
-            set_aside=(bool(holds) or present)
+            set_aside=found is None
+            and (bool(holds) or present)
             and self._store.was_set_aside(uid, boot_id=machine.boot_id if machine is not None else ""),
         )
 
@@ -81,8 +94,8 @@ class Acts:
             for step in steps:
                 self._do(step, task, undo)
         except Exception:
-            if task.undo:
-                _take_back(undo)
+            if not (task.undo and _take_back(undo)):
+                task.lock.disorder = True
             raise
 
     def _do(self, step: Step, task: Task, undo: list[Callable[[], None]]) -> None:
@@ -90,7 +103,7 @@ class Acts:
         uid, store = task.ref.uid, self._store
         match step:
             case Step.TAKE_HOLDS:
-                self._take_holds(_needed(task.record), task.boot_id, undo)
+                self._take_holds(_needed(task.record), task, undo)
             case Step.FORGET_RELEASE:
                 store.forget_release(uid)
             case Step.WRITE_RECORD:
@@ -105,7 +118,7 @@ class Acts:
             case Step.REMOVE_CDI:
                 self._cdi.remove(uid)
             case Step.DROP_HOLDS:
-                for device in sorted(store.holds_of(uid)):
+                for device in sorted(task.holds):
                     store.drop(device, uid)
             case Step.REMOVE_RECORD:
                 store.remove(uid)
@@ -120,12 +133,12 @@ class Acts:
         except OSError as error:
             _log.warning("release not marked", uid=task.ref.uid, why=str(error))
 
-    def _take_holds(self, record: Record, boot_id: str, undo: list[Callable[[], None]]) -> None:
+    def _take_holds(self, record: Record, task: Task, undo: list[Callable[[], None]]) -> None:
         uid = record.claim.uid
-        for device in sorted(self._store.holds_of(uid) - record.exclusive):
+        for device in sorted(task.holds - record.exclusive):
             self._store.drop(device, uid)
         for device in sorted(record.exclusive):
-            reason = self._take(device, record.claim, boot_id, undo)
+            reason = self._take(device, record.claim, task.boot_id, undo)
             if reason is not None:
                 raise Refused(reason)
 
@@ -166,9 +179,10 @@ class Acts:
             return Held(ref, device, self._node, found.claim)
         if found is not None:
             return HeldUnreadably(ref, device, self._node, holder)
-        with self._locks.if_free(holder) as free:
-            if not free or self._store.read(holder) is not None:
+        with self._locks.if_free(holder) as lock:
+            if lock is None or self._store.read(holder) is not None:
                 return Changing(ref, device, self._node, holder)
+            lock.disorder = not lock.in_order  # it may hold more
             if self._store.was_set_aside(holder, boot_id=boot_id) and self._store.release_of(holder) is None:
                 return HeldUnreadably(ref, device, self._node, holder)
             self._store.drop(device, holder)
@@ -182,11 +196,13 @@ def _needed(part: _T | None) -> _T:
     return part
 
 
-def _take_back(undo: list[Callable[[], None]]) -> None:
+def _take_back(undo: list[Callable[[], None]]) -> bool:
     """In reverse order, up to what cannot be taken back: a record that stays keeps its devices from others, as in a release.
-    The reason for it all is what the caller reports."""
+    Whether all was; the reason for it all is what the caller reports."""
     try:
         for back in reversed(undo):
             back()
     except (OSError, Refused) as error:
         _log.warning("rollback step failed", why=str(error))  # recovery finds what stayed
+        return False
+    return True

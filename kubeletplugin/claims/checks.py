@@ -10,11 +10,12 @@ from api.claims import Claim, Config
 from api.hardware import Machine
 from api.names import ClaimRef, gpu_address
 from api.refusals import Reason, Several
-from kubeletplugin.claims.record import Record, gpus_by_name
+from kubeletplugin.claims.record import Record, gpu_of
 from kubeletplugin.claims.refusals import (
     Gone,
     InMigMode,
     LeftOutDevice,
+    LostDevice,
     NotAllocated,
     OtherPool,
     PreparedOtherwise,
@@ -82,9 +83,11 @@ def _why_not_device(
 ) -> Reason | None:
     if of_pool != pool:
         return OtherPool(ref, device, of_pool, node)
-    gpu = gpus_by_name(machine).get(device)
+    gpu = gpu_of(machine, device)
     if gpu is None:
         return _why_not_there(ref, device, machine, node=node)
+    if gpu.lost is not None:
+        return LostDevice(ref, device, node, gpu.lost.message, gpu.lost.since, gpu.lost.remedy)
     return InMigMode(ref, device, node, gpu.place.address) if gpu.mig_enabled else None
 
 

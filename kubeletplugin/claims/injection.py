@@ -11,8 +11,8 @@ from api.hardware import Machine
 from kubeletplugin.cdi import naming
 from kubeletplugin.cdi.content import ClaimDevice, Content, claim_spec
 from kubeletplugin.cdi.files import CdiFiles
-from kubeletplugin.cdi.spec import Spec, to_document
-from kubeletplugin.claims.record import Record, gpus_by_name
+from kubeletplugin.cdi.spec import Spec
+from kubeletplugin.claims.record import Record, gpu_of
 
 
 class CdiWriter(Protocol):
@@ -53,16 +53,16 @@ class ClaimInjection:
         self._files.write(record.claim.uid, self._spec(record, machine))
 
     def matches(self, record: Record, machine: Machine) -> bool:
-        return self._files.read(record.claim.uid) == to_document(self._spec(record, machine))
+        return self._files.says(record.claim.uid, self._spec(record, machine))
 
     def present(self, uid: str) -> bool:
-        return self._files.read(uid) is not None
+        return self._files.is_ours(uid)
 
     def remove(self, uid: str) -> None:
         self._files.remove(uid)
 
     def uids(self) -> Iterable[str]:
-        return self._files.found().keys()
+        return self._files.claims()
 
     def sweep(self) -> None:
         self._files.sweep(self._epoch())
@@ -71,6 +71,6 @@ class ClaimInjection:
         return (naming.cdi_id(self._driver, uid, device, share_id),)
 
     def _spec(self, record: Record, machine: Machine) -> Spec:
-        gpus = gpus_by_name(machine)
-        devices = [ClaimDevice(item.device, gpus[item.device], item.share_id) for item in record.devices]
+        gpus = ((item, gpu_of(machine, item.device)) for item in record.devices)
+        devices = [ClaimDevice(item.device, gpu, item.share_id) for item, gpu in gpus if gpu is not None]
         return claim_spec(self._driver, record.claim.uid, devices, machine, self._content())

@@ -1,51 +1,63 @@
 """One lock for each claim, between the threads and the processes of a node.
 
-Two plugin processes serve at once during a rolling update, so the lock is a file. Only calls for the same claim wait for
-each other: nothing slow is ever done under a lock that another claim needs.
+Two plugin processes serve at once during a rolling update, so the locks are of a file: one file for all, in which each claim
+has a byte of its own, by its UID. Only calls for the same claim wait for each other, nothing slow is ever done under a lock
+that another claim needs, and a lock costs no disk: it needs no file of its own, so that a release works where there is room
+for none. The locks are those of the open file ("open file description locks", fcntl(2)): they end with the process, and
+threads do not share them by accident as they would POSIX's.
 
-A lock file needs an inode, and a release must work on a disk that has none left: what it removes may be what makes room. It
-must work as well where somebody put a directory or a loop of links in the file's place. So
-whoever has a claim's lock also has the directory's, shared, and a release that cannot make its file takes the directory's
-alone instead. Why that is safe between processes:
-
-- The directory is there already, and flock writes nothing; it is of the open file, so it ends with the process.
-- Every way to a claim's lock goes through the directory's. Alone in it means that no claim's lock is held anywhere, by a
-  file made before the disk was full as little as by one made since, for space may come free at any moment. A lock on the
-  claim's record would not do: another process that makes the file by then would not look at it, and a rewritten record is
-  another file.
-- Nobody waits in it: shared or alone, it is only tried, like the file, so that there is no order to get wrong.
-- Alone, all other claims' calls wait: so it is for a release, which takes milliseconds, and not for a prepare, which may wait
-  for a driver and could not write its record anyway.
+The file also counts the processes that ever opened it. So one that was alone can know that what it has seen put in order still
+is: a claim can be in disorder only where a process was cut off in the middle.
 """
 
 import contextlib
 import errno
 import fcntl
 import os
+import secrets
+import struct
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
-SUFFIX = ".lock"
+FILE = "claims"
 PATIENCE_SECONDS = 30.0
 """How long a call waits for an earlier one of the same claim; the kubelet itself gives up after 45 s, and tries again."""
 PAUSE_MIN_SECONDS, PAUSE_MAX_SECONDS = 0.005, 0.5
 """Between two looks at a lock that another process has; doubling, so that short waits are short and long ones cheap."""
 
-
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EISDIR, errno.ELOOP})
-"""Errors of a disk that takes no new file, or not of this name, and lets what is there be read and locked."""
+_COUNT = struct.Struct("=Q")
+"""Of the processes that opened the file; its first bytes."""
+_PRESENCE = 8
+"""The byte on which each of them keeps a shared lock."""
+_FIRST = 16
+"""Where the claims' bytes begin. Locks may lie beyond the end of a file."""
+_FLOCK = struct.Struct("hhqqi4x")
+"""`struct flock` of 64-bit Linux: type, whence, start, length, process."""
 
 
 class LockTimeout(Exception):  # noqa: N818  # an answer, no fault of ours
     """The lock was not free in time."""
 
 
+@dataclass(slots=True)
+class Lock:
+    """A claim's lock, while it is held."""
+
+    in_order: bool
+    """Whether it is certain that no earlier call for the claim was cut off in the middle and left more than it should have."""
+    disorder: bool = False
+    """To be set by an owner that leaves something in disorder."""
+
+
 class ClaimLocks:
-    """Locks by claim UID, each a file that exists only while somebody has or wants the lock."""
+    """Locks by claim UID."""
 
     def __init__(
         self,
@@ -55,42 +67,63 @@ class ClaimLocks:
         monotonic: Callable[[], float] = time.monotonic,
         pause: Callable[[float], object] | None = None,
     ) -> None:
-        self._directory = directory
+        """Touches no disk."""
+        self._path = f"{directory}/{FILE}"
         self.patience_seconds = patience_seconds
         self._monotonic = monotonic
         self._pause = pause or threading.Event().wait
         self._guard = threading.Lock()
         self._threads: dict[str, threading.Lock] = {}
         self._users: Counter[str] = Counter()
+        self._file: _File | None = None
+        self._orderly: int | None = None
+        """The count at which all claims were in order."""
+        self._disorderly: set[str] = set()
 
     @contextmanager
-    def held(self, uid: str, *, cancelled: Callable[[], bool], without_room: bool = False) -> Iterator[None]:
-        """Wait for the claim's lock and keep it. LockTimeout when it stays taken or the caller goes; OSError of the disk.
-
-        `without_room`: on a disk that takes no new file, keep all claims' locks instead. For what is over soon only.
-        """
+    def held(self, uid: str, *, cancelled: Callable[[], bool]) -> Iterator[Lock]:
+        """Wait for the claim's lock and keep it. LockTimeout when it stays taken or the caller goes; OSError of the disk."""
         deadline = self._monotonic() + self.patience_seconds
         with self._among_threads(uid, self.patience_seconds) as mine:
-            taken = self._wait(uid, deadline, cancelled, without_room=without_room) if mine else None
-            if taken is None:
+            file = self._wait(uid, deadline, cancelled) if mine else None
+            if file is None:
                 raise LockTimeout
-            with taken:
-                yield
+            with self._kept(uid, file) as lock:
+                yield lock
 
     @contextmanager
-    def if_free(self, uid: str) -> Iterator[bool]:
-        """Take the lock if nobody has it. Says whether; never waits, so it may be asked while another lock is held."""
+    def if_free(self, uid: str) -> Iterator[Lock | None]:
+        """Take the lock if nobody has it, None if somebody does; never waits, so it may be asked while another lock is held."""
         with self._among_threads(uid, 0) as mine:
-            taken = self._try(uid) if mine else None
-            if taken is None:
-                yield False
+            file = self._try(uid) if mine else None
+            if file is None:
+                yield None
                 return
-            with taken:
-                yield True
+            with self._kept(uid, file) as lock:
+                yield lock
 
-    def uids(self) -> set[str]:
-        """Claims with a lock file: in use, or left over by a process that was killed."""
-        return {path.name.removesuffix(SUFFIX) for path in self._directory.glob(f"*{SUFFIX}")}
+    def alone(self) -> int | None:
+        """A number for `all_in_order`, None while another process has the file open too. OSError of the disk."""
+        file = self._opened()
+        count = file.count()
+        return count if file.is_alone() else None
+
+    def all_in_order(self, since: int | None) -> None:
+        """All claims were looked at, and put in order, after `alone` said so."""
+        self._orderly = since
+
+    @contextmanager
+    def _kept(self, uid: str, file: "_File") -> Iterator[Lock]:
+        lock = Lock(self._orderly is not None and file.count() == self._orderly and uid not in self._disorderly)
+        try:
+            yield lock
+        except BaseException as error:
+            # What is no Exception ends the process: nothing in it runs on as it was meant to.
+            lock.disorder = lock.disorder or not isinstance(error, Exception)
+            raise
+        finally:
+            (self._disorderly.add if lock.disorder else self._disorderly.discard)(uid)
+            file.unlock(_byte_of(uid))
 
     @contextmanager
     def _among_threads(self, uid: str, seconds: float) -> Iterator[bool]:
@@ -110,70 +143,95 @@ class ClaimLocks:
                 if not self._users[uid]:
                     del self._users[uid], self._threads[uid]
 
-    def _wait(
-        self, uid: str, deadline: float, cancelled: Callable[[], bool], *, without_room: bool
-    ) -> ExitStack | None:
+    def _wait(self, uid: str, deadline: float, cancelled: Callable[[], bool]) -> "_File | None":
         pause = PAUSE_MIN_SECONDS
-        while (taken := self._try(uid, without_room=without_room)) is None:
+        while (file := self._try(uid)) is None:
             left = deadline - self._monotonic()
             if left <= 0 or cancelled():
                 return None
             self._pause(min(pause, left))
             pause = min(2 * pause, PAUSE_MAX_SECONDS)
-        return taken
+        return file
 
-    def _try(self, uid: str, *, without_room: bool = False) -> ExitStack | None:
-        """The lock, to be let go by closing it; None while another process has it."""
-        with ExitStack() as stack:
-            room = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            stack.callback(os.close, room)
-            try:
-                fcntl.flock(room, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                descriptor = self._try_file(uid)
-                if descriptor is None:
-                    return None
-                stack.callback(self._release, uid, descriptor)
-            except BlockingIOError:
-                return None
-            except OSError as error:
-                if not (without_room and error.errno in NO_ROOM):
-                    raise
-                try:
-                    fcntl.flock(room, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    return None
-            return stack.pop_all()
-
-    def _try_file(self, uid: str) -> int | None:
-        path = self._path(uid)
+    def _try(self, uid: str) -> "_File | None":
+        """The file in which the claim's byte is locked now, None while another process has it."""
         while True:
-            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_open_at(descriptor, path):
-                    return descriptor
-            except BlockingIOError:
-                os.close(descriptor)
+            file = self._opened()
+            if not file.lock(_byte_of(uid)):
                 return None
-            except BaseException:
-                os.close(descriptor)
-                raise
-            os.close(descriptor)  # its last owner removed it between our two calls: it locks nothing any more
+            if file.is_at(self._path):
+                return file
+            file.unlock(_byte_of(uid))  # removed between our two looks: it locks nothing any more
 
-    def _release(self, uid: str, descriptor: int) -> None:
-        """Remove first: from then on others lock a new file, and whoever waits for this one sees that it is gone."""
-        with contextlib.suppress(OSError):  # a lock file more costs nothing; recovery removes it
-            self._path(uid).unlink()
-        os.close(descriptor)
-
-    def _path(self, uid: str) -> Path:
-        return self._directory / f"{uid}{SUFFIX}"
+    def _opened(self) -> "_File":
+        """The file that is in its place now, opened once."""
+        with self._guard:
+            if self._file is None or not self._file.is_at(self._path):
+                self._file = _File(self._path)
+            return self._file
 
 
-def _is_open_at(descriptor: int, path: Path) -> bool:
+class _File:
+    """The open file. Closed when nobody has it any more: a lock in it may outlive its place."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = _open(path)
+        weakref.finalize(self, os.close, self._descriptor)
+        while not self.lock(0):  # held for microseconds
+            time.sleep(0.001)
+        try:
+            with contextlib.suppress(OSError):  # on a full disk; then nobody can count on being alone
+                os.pwrite(self._descriptor, _COUNT.pack(self.count() + 1), 0)
+        finally:
+            self.unlock(0)
+        self._set(fcntl.F_RDLCK, _PRESENCE)
+
+    def count(self) -> int:
+        found = os.pread(self._descriptor, _COUNT.size, 0)
+        return _COUNT.unpack(found)[0] if len(found) == _COUNT.size else 0
+
+    def is_alone(self) -> bool:
+        """Whether no other process has it open, and all that ever had are counted."""
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _PRESENCE, 1, 0)
+        answer = fcntl.fcntl(self._descriptor, fcntl.F_OFD_GETLK, asked)
+        return bool(_FLOCK.unpack(answer)[0] == fcntl.F_UNLCK) and self.count() > 0
+
+    def is_at(self, path: str) -> bool:
+        try:
+            there = os.stat(path)  # noqa: PTH116  # as text: a Path costs more than the call
+        except OSError:
+            return False
+        mine = os.fstat(self._descriptor)
+        return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+
+    def lock(self, byte: int) -> bool:
+        """Whether it could be had at once."""
+        try:
+            self._set(fcntl.F_WRLCK, byte)
+        except BlockingIOError:
+            return False
+        return True
+
+    def unlock(self, byte: int) -> None:
+        self._set(fcntl.F_UNLCK, byte)
+
+    def _set(self, kind: int, byte: int) -> None:
+        fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0))
+
+
+def _byte_of(uid: str) -> int:
+    """Of 2^62, so that two claims of a node never have the same; if they had, they would wait for each other."""
+    return _FIRST + (int.from_bytes(blake2b(uid.encode(), digest_size=8).digest(), "big") >> 2)
+
+
+def _open(path: str) -> int:
+    """The file, made where it is missing. What somebody put in its place is moved away, for pods must be able to end."""
+    flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
     try:
-        there = path.stat()
-    except FileNotFoundError:
-        return False
-    mine = os.fstat(descriptor)
-    return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+        return os.open(path, flags, 0o600)
+    except OSError as error:
+        if error.errno not in {errno.EISDIR, errno.ELOOP}:
+            raise
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(path, f"{path}.{secrets.token_hex(4)}.foreign")  # noqa: PTH104  # as above
+    return os.open(path, flags, 0o600)

@@ -28,7 +28,7 @@ class RecordDamaged:
 
 @dataclass(frozen=True, slots=True)
 class DeviceLost:
-    """A prepared device is not there any more (Case G7)."""
+    """A prepared device is not there any more, or does not answer (Case G7)."""
 
     claim: ClaimRef
     node: str
@@ -36,12 +36,31 @@ class DeviceLost:
 
     @property
     def what(self) -> str:
-        return f"claim {self.claim}: {', '.join(self.devices)} is gone from {self.node} while the claim is prepared"
+        return f"claim {self.claim}: {', '.join(self.devices)} on {self.node} is lost while the claim is prepared"
 
     @property
     def remedy(self) -> str:
         see = f"kubectl get nodeinventory {self.node} -o yaml"
         return f"delete the pod and the claim for another device; to see what {self.node} has: {see}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAiling:
+    """A prepared device is there, and cannot be relied on."""
+
+    claim: ClaimRef
+    device: str
+    node: str
+    why: str
+    cure: str
+
+    @property
+    def what(self) -> str:
+        return f"claim {self.claim}: {self.device} on {self.node} is ailing while the claim is prepared: {self.why}"
+
+    @property
+    def remedy(self) -> str:
+        return f"look at what the pod computes; for another device delete the pod and the claim. On {self.node}: {self.cure}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +84,4 @@ class ReleasedUnasked:
         return "nothing need be done"
 
 
-Notice = RecordDamaged | DeviceLost | ReleasedUnasked
+Notice = RecordDamaged | DeviceLost | DeviceAiling | ReleasedUnasked

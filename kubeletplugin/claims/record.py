@@ -13,7 +13,7 @@ from typing import Any
 
 from api.claims import Claim, Result
 from api.hardware import Gpu, Machine
-from api.names import ClaimRef, gpu_device_name, is_dns_label
+from api.names import ClaimRef, gpu_address, is_dns_label
 
 FORMAT = 1
 
@@ -75,9 +75,14 @@ def is_uid(text: str) -> bool:
     return _UID.fullmatch(text) is not None
 
 
-def gpus_by_name(machine: Machine) -> dict[str, Gpu]:
-    """The machine's GPUs by device name."""
-    return {gpu_device_name(gpu.place.address): gpu for gpu in machine.gpus}
+def gpu_of(machine: Machine, device: str) -> Gpu | None:
+    """The machine's GPU of that device name."""
+    address = gpu_address(device)
+    if address is None:
+        return None
+    # The bus first: comparing whole addresses costs ten times more.
+    same_bus = (gpu for gpu in machine.gpus if gpu.place.address.bus == address.bus)
+    return next((gpu for gpu in same_bus if gpu.place.address == address), None)
 
 
 def record_of(claim: Claim, driver: str, machine: Machine | None, *, prepared_at: str) -> Record:
@@ -104,21 +109,20 @@ def record_of(claim: Claim, driver: str, machine: Machine | None, *, prepared_at
 
 def refreshed(record: Record, machine: Machine) -> Record:
     """The record as it would be written on this machine now. A device that is gone keeps what was known of it."""
-    gpus = gpus_by_name(machine)
     return replace(
         record,
         boot_id=machine.boot_id,
         devices=tuple(
-            replace(item, uuid=gpu.uuid, pci=str(gpu.place.address)) if (gpu := gpus.get(item.device)) else item
+            replace(item, uuid=gpu.uuid, pci=str(gpu.place.address)) if (gpu := gpu_of(machine, item.device)) else item
             for item in record.devices
         ),
     )
 
 
 def missing_devices(record: Record, machine: Machine) -> tuple[str, ...]:
-    """Devices of the record that the machine does not have now."""
-    gpus = gpus_by_name(machine)
-    return tuple(dict.fromkeys(item.device for item in record.devices if item.device not in gpus))
+    """Devices of the record that the machine does not have now, or that do not answer."""
+    gpus = {item.device: gpu_of(machine, item.device) for item in record.devices}
+    return tuple(device for device, gpu in gpus.items() if gpu is None or gpu.lost is not None)
 
 
 def encode(record: Record) -> bytes:
@@ -141,7 +145,7 @@ def encode(record: Record) -> bytes:
             for item in record.devices
         ],
     }
-    return json.dumps(document, indent=1).encode() + b"\n"
+    return json.dumps(document).encode() + b"\n"
 
 
 def decode(content: bytes, *, uid: str) -> Record | Newer | Damaged:

@@ -14,14 +14,16 @@ import structlog
 
 from api.claims import Claim
 from api.hardware import Machine
+from api.health import Ailment
 from api.names import ClaimRef
 from api.refusals import Reason, Refused
 from kubeletplugin.claims.acts import Acts, Task
+from kubeletplugin.claims.bedside import Bedside
 from kubeletplugin.claims.checks import why_abandoned
 from kubeletplugin.claims.injection import CdiWriter
-from kubeletplugin.claims.locks import ClaimLocks
-from kubeletplugin.claims.notices import DeviceLost, RecordDamaged, ReleasedUnasked
-from kubeletplugin.claims.record import Record, is_uid, missing_devices, refreshed, salvaged_ref
+from kubeletplugin.claims.locks import ClaimLocks, Lock
+from kubeletplugin.claims.notices import RecordDamaged, ReleasedUnasked
+from kubeletplugin.claims.record import Record, is_uid, refreshed, salvaged_ref
 from kubeletplugin.claims.states import Event, State, Step, cell, state_of
 from kubeletplugin.claims.store import Store
 
@@ -82,7 +84,9 @@ class Recovery:
         fetch: Callable[[ClaimRef], Claim | None],
         tell: Callable[[ClaimRef, Reason, Event], None],
         since_boot: Callable[[], float],
+        told_before: Callable[[str, Ailment], bool] = lambda *_: False,
     ) -> None:
+        """`told_before`: see `Bedside`."""
         self._driver, self._node = driver, node
         self._store, self._cdi, self._locks, self._acts = store, cdi, locks, acts
         self._machine, self._fetch, self._tell, self._since_boot = machine, fetch, tell, since_boot
@@ -90,21 +94,22 @@ class Recovery:
         self._compared_at: float | None = None
         self._unanswered = ""
         self._said: set[tuple[str, str]] = set()
-        self._lost: dict[str, frozenset[str]] = {}
+        self._bedside = Bedside(node, tell, told_before)
 
     def restore(self) -> Recovered:
         """Bring every claim's traces to one of the states that last. Never raises for one claim: it is left, and counted."""
         machine = self._machine()
         found: Counter[str] = Counter()
+        alone, temporaries = self._alone(), self._store.temporaries()
         uids = self._uids()
         self._said = {(uid, why) for uid, why in tuple(self._said) if uid in uids or not uid}
-        self._lost = {uid: devices for uid, devices in tuple(self._lost.items()) if uid in uids}
+        self._bedside.keep(uids)
         for uid in sorted(uids):
             try:
-                with self._locks.if_free(uid) as free:
-                    if free:
-                        self._store.remove_temporaries(uid)
-                        self._restore(uid, machine, found)
+                with self._locks.if_free(uid) as lock:
+                    if lock is not None:
+                        self._store.remove_temporaries(temporaries.get(uid, ()))
+                        self._restore(uid, machine, found, lock)
                     else:
                         found["skipped"] += 1
             except (OSError, Refused) as error:
@@ -116,6 +121,7 @@ class Recovery:
         except (OSError, Refused) as error:
             if self._is_new("", str(error)):
                 _log.warning("CDI directory not swept", why=str(error))
+        self._locks.all_in_order(None if found["skipped"] else alone)
         return Recovered(records=len(self._store.recorded()), **found)
 
     def compare(self) -> int:
@@ -148,19 +154,25 @@ class Recovery:
                 self._missed.setdefault(record, now)
         return count
 
-    def release(self, ref: ClaimRef, event: Event) -> State:
+    def release(self, ref: ClaimRef, event: Event, lock: Lock) -> State:
         """Unprepare, under the claim's lock; returns what it was. Asks neither API nor hardware."""
-        traces = self._acts.look(ref.uid, None)
+        traces = self._acts.look(ref.uid, None, in_order=lock.in_order)
         state = state_of(traces)
         machine = self._machine()
-        task = Task(ref, machine.boot_id if machine is not None else "", self._since_boot())
+        task = Task(ref, machine.boot_id if machine is not None else "", self._since_boot(), lock, traces.holds)
         self._acts.carry_out(cell(state, event).steps, task)
         return state
 
-    def _uids(self) -> set[str]:
-        return {uid for uid in self._store.uids() | set(self._cdi.uids()) | self._locks.uids() if is_uid(uid)}
+    def _alone(self) -> int | None:
+        try:
+            return self._locks.alone()
+        except OSError:
+            return None  # what is the matter is said for each claim
 
-    def _restore(self, uid: str, machine: Machine | None, found: Counter[str]) -> None:
+    def _uids(self) -> set[str]:
+        return {uid for uid in self._store.uids() | set(self._cdi.uids()) if is_uid(uid)}
+
+    def _restore(self, uid: str, machine: Machine | None, found: Counter[str], lock: Lock) -> None:
         boot_id = machine.boot_id if machine is not None else ""
         done: set[Step] = set()
         lost = False
@@ -171,7 +183,7 @@ class Recovery:
             record, ref = traces.record, ClaimRef("", "", uid)
             if record is not None:
                 ref = record.claim
-                lost = self._say_lost(record, machine) or lost
+                lost = self._bedside.visit(record, machine) or lost
                 if machine is None or lost:  # what cannot be described now keeps the file it has
                     steps = tuple(
                         step for step in steps if step is not Step.WRITE_CDI and step is not Step.WRITE_RECORD
@@ -182,7 +194,8 @@ class Recovery:
                 break
             if traces.damaged is not None:
                 self._say_damaged(uid, traces.damaged)
-            self._acts.carry_out(steps, Task(ref, boot_id, self._since_boot(), record, machine))
+            task = Task(ref, boot_id, self._since_boot(), lock, traces.holds, record, machine)
+            self._acts.carry_out(steps, task)
             done |= set(steps)
         self._forget_old_release(uid, boot_id)
         found["lost"] += lost
@@ -200,10 +213,10 @@ class Recovery:
         ref = record.claim
         devices = tuple(dict.fromkeys(item.device for item in record.devices))
         try:
-            with self._locks.if_free(ref.uid) as free:
-                if not free or self._store.read(ref.uid) != record:
+            with self._locks.if_free(ref.uid) as lock:
+                if lock is None or self._store.read(ref.uid) != record:
                     return False
-                self.release(ref, Event.ABANDON)
+                self.release(ref, Event.ABANDON, lock)
         except OSError as error:
             _log.warning("claim not released unasked", claim=str(ref), uid=ref.uid, why=str(error))
             return False
@@ -211,21 +224,6 @@ class Recovery:
         _log.warning("claim released unasked", claim=str(ref), uid=ref.uid, devices=devices, why=why)
         self._tell(ref, reason, Event.ABANDON)
         return True
-
-    def _say_lost(self, record: Record, machine: Machine | None) -> bool:
-        """Whether a device of the record is gone from the machine. The claim keeps what it has: it may be in use.
-
-        Told each time that one goes: what comes back and goes again is news.
-        """
-        if machine is None:
-            return False
-        uid, missing = record.claim.uid, missing_devices(record, machine)
-        newly = frozenset(missing) - self._lost.get(uid, frozenset())
-        self._lost[uid] = frozenset(missing)
-        if newly:
-            _log.warning("prepared device lost", claim=str(record.claim), uid=uid, devices=missing)
-            self._tell(record.claim, DeviceLost(record.claim, self._node, missing), Event.RECOVER)
-        return bool(missing)
 
     def _say_damaged(self, uid: str, problem: str) -> None:
         """Tell the claim's owner, where the damaged record still names the claim; the log has it in any case."""

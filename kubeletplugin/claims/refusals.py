@@ -1,7 +1,8 @@
 """Why a claim is not prepared or unprepared, in words that a user can act on.
 
 Each reason stands alone in its first line: which claim, which device, on which node. They reach the user as an Event on the
-claim and the kubelet as the answer for this claim.
+claim and its pods, and the kubelet as the answer for this claim. The name of the kind is the Event's reason, and what calls
+are counted by.
 """
 
 from dataclasses import dataclass
@@ -147,6 +148,27 @@ class LeftOutDevice:
     @property
     def remedy(self) -> str:
         return f"{AGAIN} once that is mended; or delete the pod and the claim, so that another device is allocated"
+
+
+@dataclass(frozen=True, slots=True)
+class LostDevice:
+    """The device was there earlier in this boot and does not answer now. Other ailments are no reason to refuse: who tolerates
+    the taint wants the device as it is."""
+
+    claim: ClaimRef
+    device: str
+    node: str
+    why: str
+    since: str
+    cure: str
+
+    @property
+    def what(self) -> str:
+        return f"claim {self.claim}: {self.device} on {self.node} is lost since {self.since}: {self.why}"
+
+    @property
+    def remedy(self) -> str:
+        return f"delete the pod and the claim, so that another device is allocated. On {self.node}: {self.cure}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,6 +398,23 @@ class BadUid:
     @property
     def remedy(self) -> str:
         return "look at who called the plugin; the kubelet does not"
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """A mistake of ours."""
+
+    claim: ClaimRef
+    node: str
+    problem: str
+
+    @property
+    def what(self) -> str:
+        return f"claim {self.claim}: internal error of the plugin on {self.node}: {self.problem}"
+
+    @property
+    def remedy(self) -> str:
+        return f"{AGAIN}; if it lasts, write a bug report with what the plugin's log says of {self.claim.uid}"
 
 
 PASSING = (Late, Cancelled, Busy, Changing)

@@ -6,7 +6,7 @@ Below the plugin's data directory, which must survive a restart of the pod and o
     devices/<device>                        the hold: a link that names the UID of the claim that has the device
     released/<uid>.json                     the mark that a claim was released, for a few minutes
     quarantine/<uid>.<boot id>.<n>.json     records that could not be read, as they were
-    locks/<uid>.lock                        see `kubeletplugin.claims.locks`
+    locks/claims                            see `kubeletplugin.claims.locks`
 
 Making a link fails when it exists, in whichever process: that is the whole arbitration over a device, and it costs the same
 with one claim or a thousand. Deciding what to do is elsewhere; here is how each thing is kept.
@@ -15,8 +15,9 @@ with one claim or a thousand. Deciding what to do is elsewhere; here is how each
 import contextlib
 import errno
 import json
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,7 @@ RELEASE_KEPT_SECONDS = 300.0
 """The kubelet gives up a call after 45 s; a call that waits longer than this waits for nobody."""
 RECORD_SUFFIX = ".json"
 UNKNOWN_BOOT = "unknown"
+_CHUNK = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Store:
     def read(self, uid: str) -> Record | Newer | Damaged | None:
         """The claim's record. A disk that does not answer right now raises; one that will never answer is damage."""
         try:
-            return decode(self.record_path(uid).read_bytes(), uid=uid)
+            return decode(_content(f"{self._claims}/{uid}{RECORD_SUFFIX}"), uid=uid)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -117,7 +119,8 @@ class Store:
 
     def was_set_aside(self, uid: str, *, boot_id: str) -> bool:
         """Whether that happened since the machine started: before, nothing of the claim can be running."""
-        boots = {path.name.split(".")[1] for path in self.quarantine.glob(f"{uid}.*{RECORD_SUFFIX}")}
+        names = os.listdir(self.quarantine)  # noqa: PTH208  # names are wanted
+        boots = {name.split(".")[1] for name in names if name.startswith(f"{uid}.") and name.endswith(RECORD_SUFFIX)}
         return bool(boots) and (not boot_id or bool(boots & {_for_name(boot_id), UNKNOWN_BOOT}))
 
     # Holds.
@@ -125,21 +128,25 @@ class Store:
     def holder(self, device: str) -> str | None:
         """UID of the claim that holds the device. OSError where something else than a link stands."""
         try:
-            return str((self._devices / device).readlink())
+            return os.readlink(f"{self._devices}/{device}")  # noqa: PTH115  # as text: a Path costs more than the call
         except FileNotFoundError:
             return None
 
     def holds(self) -> dict[str, str]:
         """Device to holder's UID. What is no link is left out."""
         found = {}
-        for path in sorted(self._devices.iterdir()):
+        for device in sorted(os.listdir(self._devices)):  # noqa: PTH208  # names are wanted
             with contextlib.suppress(OSError):
-                found[path.name] = str(path.readlink())
+                found[device] = os.readlink(f"{self._devices}/{device}")  # noqa: PTH115  # as in `holder`
         return found
 
     def holds_of(self, uid: str) -> frozenset[str]:
-        """Devices held by this claim. Looks at each held device of the node once: tens, not claims."""
+        """Devices held by this claim. Looks at each held device of the node."""
         return frozenset(device for device, holder in self.holds().items() if holder == uid)
+
+    def held_of(self, uid: str, devices: Iterable[str]) -> frozenset[str]:
+        """Which of these devices the claim holds. OSError where something else than a link stands."""
+        return frozenset(device for device in devices if self.holder(device) == uid)
 
     def hold(self, device: str, uid: str) -> None:
         """FileExistsError when the device is held, by whomever."""
@@ -161,13 +168,14 @@ class Store:
             "bootID": release.boot_id,
             "secondsSinceBoot": release.at,
         }
-        self._disk.write(self._release_path(ref.uid), json.dumps(document).encode() + b"\n")
+        # It orders calls of one boot; a machine that lost power has no call under way, and recovery finds the record.
+        self._disk.write(self._release_path(ref.uid), json.dumps(document).encode() + b"\n", durable=False)
 
     def release_of(self, uid: str) -> Release | None:
         """The mark, None when there is none; a directory or a loop in its place is none. One that cannot be read marks
         nothing but that there was one."""
         try:
-            document = json.loads(self._release_path(uid).read_bytes())
+            document = json.loads(_content(f"{self._released}/{uid}{RECORD_SUFFIX}"))
             return Release(str(document["bootID"]), float(document["secondsSinceBoot"]))
         except (ValueError, KeyError, TypeError, RecursionError):
             return Release(UNKNOWN_BOOT, 0.0)
@@ -177,8 +185,9 @@ class Store:
             raise
 
     def forget_release(self, uid: str) -> None:
-        if self._release_path(uid).is_file():  # looking is cheaper than a durable removal of nothing
-            self._disk.remove(self._release_path(uid))
+        path = self._release_path(uid)
+        if os.path.isfile(path):  # noqa: PTH113  # as in `holder`; looking is cheaper than a durable removal of nothing
+            self._disk.remove(path)
 
     def _release_path(self, uid: str) -> Path:
         return self._released / f"{uid}{RECORD_SUFFIX}"
@@ -193,14 +202,30 @@ class Store:
             found |= {path.name.split(".")[0] for path in room.glob(f"*{TEMPORARY_SUFFIX}")}
         return {uid for uid in found if is_uid(uid)}
 
-    def remove_temporaries(self, uid: str) -> int:
-        """Remove what writes of this claim left when they were cut off. Returns how many."""
-        count = 0
+    def temporaries(self) -> dict[str, list[Path]]:
+        """What writes have under way, or left when they were cut off, by claim."""
+        found: dict[str, list[Path]] = {}
         for room in (self._claims, self._released):
-            for path in room.glob(f"{uid}.*{TEMPORARY_SUFFIX}"):
-                self._disk.unlink(path)
-                count += 1
-        return count
+            for path in room.glob(f"*{TEMPORARY_SUFFIX}"):
+                found.setdefault(path.name.split(".")[0], []).append(path)
+        return found
+
+    def remove_temporaries(self, paths: Iterable[Path]) -> None:
+        """Remove those of one claim. What was finished since they were found is there under its own name."""
+        for path in paths:
+            self._disk.unlink(path)
+
+
+def _content(path: str) -> bytes:
+    """What the file holds. Read without Python's layers of buffers: two of these are part of every call."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        found = [part := os.read(descriptor, _CHUNK)]
+        while part:
+            found.append(part := os.read(descriptor, _CHUNK))
+        return b"".join(found)
+    finally:
+        os.close(descriptor)
 
 
 def _uids(room: Path, suffix: str) -> set[str]:

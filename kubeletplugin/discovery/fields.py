@@ -109,6 +109,21 @@ class Fields:
             return None
         return int(value)
 
+    def integers(self, field: str, low: int, high: int) -> tuple[int, ...]:
+        """One number or a list of them."""
+        value = self.values.get(field, [])
+        items = [value] if isinstance(value, str) and value else value or []
+        if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+            self.refuse(field, "is no list of numbers", "write it like [48, 79]")
+            return ()
+        found = []
+        for item in items:
+            if not (item.isascii() and item.isdigit() and len(item) <= 18 and low <= int(item) <= high):
+                self.refuse(field, f"{item!r} is no whole number from {low} to {high}", "write it like [48, 79]")
+                return ()
+            found.append(int(item))
+        return tuple(found)
+
     def truth(self, field: str) -> bool | None:
         value = self.text(field, required=False)
         if value not in ("", "true", "false"):

@@ -7,7 +7,7 @@ Strict, and all that is wrong is said at once with its field. Rendering a machin
     driver: {version: 580.105.08, cuda: "13.0"}
     eachGpu: {product: NVIDIA H100 80GB HBM3, memoryMiB: 81559}   # what every GPU has that does not say otherwise
     gpus:
-    - {pci: 0000:53:00.0, numa: 0}       # also: minor, uuid, brand, architecture, computeCapability, mig, device
+    - {pci: 0000:53:00.0, numa: 0}       # also: minor, uuid, brand, architecture, computeCapability, mig, device, health
     eachNic: {kind: infiniband, vendor: "0x15b3"}
     nics:
     - {pci: 0000:54:00.0, numa: 0, net: [ib0], rdma: [mlx5_0]}    # also: device, physicalFunction
@@ -26,8 +26,8 @@ is placed, so every device must be in it exactly once.
 
 import re
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from api.hardware import Driver, Gpu, Nic
@@ -36,6 +36,7 @@ from api.pci import PciAddress, Place
 from api.refusals import BadInput, Reason, Refused, Several
 from kubeletplugin.discovery import sysfs
 from kubeletplugin.discovery.fields import Fields, load, no_unknown
+from kubeletplugin.discovery.machinehealth import GivenHealth, health_of
 from kubeletplugin.discovery.tree import Tree
 
 _MIB = 1024 * 1024
@@ -62,10 +63,11 @@ _GPU = (
     "numa",
     "mig",
     "device",
+    "health",
 )
 _NIC = ("pci", "kind", "vendor", "device", "numa", "net", "rdma", "physicalFunction")
 _OTHER = ("pci", "class", "vendor", "device", "numa")
-_INDIVIDUAL = ("pci", "uuid", "minor", "physicalFunction")
+_INDIVIDUAL = ("pci", "uuid", "minor", "physicalFunction", "health")
 """What no two devices share."""
 _NIC_CLASSES = {"ethernet": "0x020000", "infiniband": "0x020700"}
 _GPU_CLASS = "0x030200"
@@ -100,6 +102,8 @@ class MachineFile:
     nics: tuple[Nic, ...]
     functions: tuple[Function, ...]
     """All functions, bridges included, sorted by path: what is above comes first."""
+    health: Mapping[str, GivenHealth] = field(default_factory=dict)
+    """What is said of each GPU's health, by UUID."""
 
 
 def read(path: Path, *, node: str) -> MachineFile:
@@ -133,12 +137,15 @@ def parse(text: str, *, source: str, node: str) -> MachineFile:
     functions = [Function(address, path, _BRIDGE_CLASS) for address, path in tree.bridges]
     gpus: list[Gpu] = []
     nics: list[Nic] = []
+    health: dict[str, GivenHealth] = {}
     for index, item in enumerate(_each(top, "gpus", "eachGpu", _GPU)):
         function = _function(item, _GPU_CLASS, tree)
         gpu = _gpu(item, function, index, lambda address: _made_up_uuid(name, node, address))
+        said = health_of(item)
         if function is not None and gpu is not None:
             functions.append(replace(function, vendor=sysfs.NVIDIA, driver="nvidia"))
             gpus.append(gpu)
+            health[gpu.uuid] = said
     for item in _each(top, "nics", "eachNic", _NIC):
         function = _function(item, _NIC_CLASSES.get(item.text("kind", required=False), ""), tree)
         nic = _nic(item, function)
@@ -162,6 +169,7 @@ def parse(text: str, *, source: str, node: str) -> MachineFile:
         gpus=tuple(sorted(gpus, key=lambda gpu: gpu.place.address)),
         nics=tuple(sorted(nics, key=lambda nic: nic.place.address)),
         functions=tuple(sorted(functions, key=lambda function: function.path)),
+        health=health,
     )
 
 

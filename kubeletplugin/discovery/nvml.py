@@ -1,8 +1,8 @@
 """What NVML says of the GPUs, each answer trusted on its own.
 
 The only module that imports pynvml, and only when it is asked. One GPU, or one fact, that NVML would not tell takes nothing
-else with it: NOT_SUPPORTED and its like are normal life on some boards. Places and NUMA nodes come from sysfs. Events (Xid,
-lost GPUs) are not listened to here.
+else with it: NOT_SUPPORTED and its like are normal life on some boards. Places and NUMA nodes come from sysfs. How the GPUs are
+is `kubeletplugin.health`.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from api.pci import PciAddress, Place
 from api.refusals import Refused
 from kubeletplugin.discovery import sysfs
 from kubeletplugin.discovery.nvml_library import LIBRARY, DriverAbsent, File, file_of, find_library, load
-from kubeletplugin.discovery.source import NotThereYet, is_awaited, unseen, without_twins
+from kubeletplugin.discovery.source import NVML_ERROR, NotThereYet, is_awaited, unseen, without_twins
 
 # The words of NVIDIA's own DRA driver, so that selectors written for it keep working: go-nvlib, pkg/nvlib/device/device.go
 # (its GetBrandAsString and GetArchitectureAsString). The numbers: nvml.h of CUDA 13.
@@ -89,10 +89,19 @@ class _GpuGone(Exception):  # noqa: N818  # leaves one GPU out; nothing fails by
 
 
 class NvmlSource:
-    """The node's real hardware. Not for use by several threads."""
+    """The node's real hardware. Not for use by several threads at once."""
 
-    def __init__(self, driver_root: Path, sysfs_root: Path, proc_root: Path) -> None:
+    def __init__(
+        self,
+        driver_root: Path,
+        sysfs_root: Path,
+        proc_root: Path,
+        *,
+        found_before: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`found_before` says whether any GPU was found in the boot of this id: then NVML that lists none has lost them."""
         self._driver_root, self._sysfs_root, self._proc_root = driver_root, sysfs_root, proc_root
+        self._found_before = found_before
         self._loaded: File | None = None
         """The library as this process loaded it; None while that is not known."""
 
@@ -102,34 +111,36 @@ class NvmlSource:
         NVML is opened and closed each time, because it lists only the GPUs that were there when it was opened.
         """
         scanned = sysfs.scan(self._sysfs_root)
-        with self._opened() as nvml:
+        boot_id = sysfs.boot_id(self._proc_root)
+        with self.opened() as nvml:
             reading = _Reading(nvml, self._sysfs_root)
             gpus = reading.gpus()
             driver = reading.driver()
         kept, twins = without_twins(gpus)
         not_listed = unseen(scanned.gpus, frozenset(reading.seen))
         awaited = tuple(PciAddress.parse(item.what) for item in not_listed if is_awaited(item))
-        if awaited and reading.count == 0:
+        if awaited and reading.count == 0 and not self._found_before(boot_id):
             raise Refused(NotThereYet(awaited))
         left_out = (*scanned.left_out, *reading.left_out, *twins, *not_listed)
         return Machine(
             gpus=kept,
             nics=scanned.nics,
             driver=driver,
-            boot_id=sysfs.boot_id(self._proc_root),
+            boot_id=boot_id,
             left_out=tuple(sorted(left_out, key=lambda item: (item.what, item.why))),
         )
 
     @contextmanager
-    def _opened(self) -> Iterator[Any]:
-        """pynvml, initialised; Refused when that is not possible."""
+    def opened(self, *, attach: bool = True) -> Iterator[Any]:
+        """pynvml, initialised; Refused when that is not possible. Without `attach` it opens only the GPUs that it is asked
+        about by their address."""
         import pynvml
 
         # pynvml keeps the library it once loaded, and a process cannot swap it; a new driver shows as a mismatch below.
         if pynvml.nvmlLib is None:
             self._loaded = load(self._driver_root)
         try:
-            pynvml.nvmlInit()
+            pynvml.nvmlInitWithFlags(0 if attach else pynvml.NVML_INIT_FLAG_NO_ATTACH)
         except pynvml.NVMLError as error:
             raise Refused(self._why_no_init(pynvml, error)) from error
         try:
@@ -199,7 +210,7 @@ class _Reading:
                 self.seen.add(address)
                 found.append(self._gpu(handle, address))
             except (self._nvml.NVMLError, ValueError, _GpuGone) as error:
-                self.left_out.append(LeftOut(name, f"NVML: {error}"))
+                self.left_out.append(LeftOut(name, f"{NVML_ERROR}{error}"))
         return found
 
     def _gpu(self, handle: Any, address: PciAddress) -> Gpu:

@@ -16,17 +16,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from api.hardware import Gpu, Machine
+from api.hardware import Gpu, LeftOut, Machine
 from api.refusals import BadInput, Refused
 from kubeletplugin.discovery import machinefile, sysfs
 from kubeletplugin.discovery.machinefile import Function, MachineFile
-from kubeletplugin.discovery.source import unseen, without_twins
+from kubeletplugin.discovery.source import LOST, unseen, without_twins
 
-Nodes = Literal["devices", "plain"]
-"""`devices`: real character devices by mknod, which needs CAP_MKNOD. `plain`: empty files of the same names."""
+Nodes = Literal["devices", "plain", "auto"]
+"""`devices`: real character devices by mknod, which needs CAP_MKNOD. `plain`: empty files of the same names. `auto`: devices
+where the kernel lets us make them, else files."""
 
 _MARKER = ".lanewise-simulated"
-"""Tells our roots from folders that somebody named by mistake: /, say, whose /dev we would sweep. Also the lock file."""
+"""Tells our roots from folders that somebody named by mistake: /, say, whose /dev we would sweep. Also the lock file. It has the
+machine's name in it."""
 _BOOT_ID = "proc/sys/kernel/random/boot_id"
 _NVIDIA_MAJOR = 195
 """Of /dev/nvidiaN and /dev/nvidiactl: Linux, Documentation/admin-guide/devices.txt."""
@@ -48,7 +50,7 @@ class CannotMakeNodes:
 
     @property
     def remedy(self) -> str:
-        return "run as root with CAP_MKNOD, with the root on a file system that takes device nodes"
+        return "run as root with CAP_MKNOD, with the root on a file system that takes device nodes; or use --machine-nodes=plain"
 
 
 class SimulatedSource:
@@ -66,14 +68,17 @@ class SimulatedSource:
         scanned = sysfs.scan(self._root / "sys")
         places = {function.place.address: function.place for function in scanned.gpus}
         gpus = [replace(gpu, place=places[gpu.place.address]) for gpu in machine.gpus if gpu.place.address in places]
-        kept, twins = without_twins(gpus)
+        lost = tuple(LeftOut(str(gpu.place.address), LOST) for gpu in gpus if machine.health[gpu.uuid].lost)
+        kept, twins = without_twins(gpu for gpu in gpus if not machine.health[gpu.uuid].lost)
         not_listed = unseen(scanned.gpus, frozenset(gpu.place.address for gpu in gpus))
         return Machine(
             gpus=kept,
             nics=scanned.nics,
             driver=machine.driver,
             boot_id=sysfs.boot_id(self._root / "proc"),
-            left_out=tuple(sorted((*scanned.left_out, *twins, *not_listed), key=lambda item: (item.what, item.why))),
+            left_out=tuple(
+                sorted((*scanned.left_out, *lost, *twins, *not_listed), key=lambda item: (item.what, item.why))
+            ),
             simulated=True,
         )
 
@@ -90,7 +95,8 @@ class SimulatedSource:
 
 
 def render(machine: MachineFile, root: Path, *, nodes: Nodes = "devices") -> None:
-    """Make `root` show this machine: `sys/`, `proc/sys/kernel/random/boot_id` and `dev/`.
+    """Make `root` show this machine: `sys/`, `proc/sys/kernel/random/boot_id` and `dev/`. A machine of another name is another
+    machine, and so begins with a boot.
 
     Safe to repeat, and to do in two processes at once (a rolling update has two plugins). A boot id that is there stays.
     Refused when the root is a folder of somebody else's, or when device nodes cannot be made.
@@ -98,9 +104,10 @@ def render(machine: MachineFile, root: Path, *, nodes: Nodes = "devices") -> Non
     with _locked(root):
         try:
             boot_id = root / _BOOT_ID
-            if not boot_id.is_file():
+            if not boot_id.is_file() or (root / _MARKER).read_text(encoding="utf-8") not in ("", machine.name):
                 boot_id.parent.mkdir(parents=True, exist_ok=True)
                 _write(boot_id, f"{uuid.uuid4()}\n")
+            (root / _MARKER).write_text(machine.name, encoding="utf-8")  # in place: its lock is held
             _render_nodes(machine.gpus, root / "dev", nodes)
             _render_sysfs(machine.functions, root / "sys")
         except OSError as error:
@@ -138,6 +145,8 @@ def _render_nodes(gpus: tuple[Gpu, ...], directory: Path, nodes: Nodes) -> None:
         **{f"nvidia{gpu.minor}": os.makedev(_NVIDIA_MAJOR, gpu.minor) for gpu in gpus if gpu.minor is not None},
     }
     directory.mkdir(parents=True, exist_ok=True)
+    if nodes == "auto":
+        nodes = "devices" if _may_make_nodes(directory) else "plain"
     for name, number in wanted.items():
         path = directory / name
         if _is_node(path, number, nodes):
@@ -156,6 +165,19 @@ def _render_nodes(gpus: tuple[Gpu, ...], directory: Path, nodes: Nodes) -> None:
     for path in directory.iterdir():
         if path.name not in wanted:
             path.unlink()
+
+
+def _may_make_nodes(directory: Path) -> bool:
+    """Whether the kernel lets this process make a device node here. Asked by making one: a capability says too little, for
+    it may be one of a user namespace, which is no leave to make nodes (mknod(2), EPERM)."""
+    trial = directory / ".trial.new"
+    trial.unlink(missing_ok=True)
+    try:
+        os.mknod(trial, 0o600 | stat.S_IFCHR, os.makedev(_NVIDIA_MAJOR, _CONTROL_MINOR))
+    except OSError:
+        return False
+    trial.unlink()
+    return True
 
 
 def _is_node(path: Path, number: int, nodes: Nodes) -> bool:

@@ -1,5 +1,6 @@
 """What every source of hardware answers, with the words that tell a device still to come from one that will not."""
 
+import re
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,6 +12,12 @@ from kubeletplugin.discovery.sysfs import NvidiaFunction
 NO_DRIVER_BOUND = "no driver bound"
 NOT_LISTED = "the driver has it, but NVML does not list it"
 _AWAITED = frozenset({NO_DRIVER_BOUND, NOT_LISTED})
+_BOUND_TO = "bound to the driver "
+_TWIN = "is reported for several GPUs"
+NVML_ERROR = "NVML: "
+"""What stands before NVML's words in the reason why a GPU is left out."""
+LOST = f"{NVML_ERROR}GPU is lost"
+"""The words of nvmlErrorString for NVML_ERROR_GPU_IS_LOST."""
 
 
 class Source(Protocol):
@@ -43,6 +50,21 @@ def is_awaited(item: LeftOut) -> bool:
     return item.why in _AWAITED
 
 
+def is_lost(item: LeftOut) -> bool:
+    """Whether a GPU was left out because it does not answer."""
+    return item.why == LOST or is_awaited(item)
+
+
+def is_given_away(item: LeftOut) -> bool:
+    """Whether a GPU was left out because it is somebody else's, or which one it is cannot be told."""
+    return item.why.startswith(_BOUND_TO) or _TWIN in item.why
+
+
+def label_of(error: str) -> str:
+    """NVML's words as a label value: `unknown-error`."""
+    return re.sub(r"[^a-z0-9]+", "-", error.lower())[:63].strip("-") or "error"
+
+
 def unseen(functions: Iterable[NvidiaFunction], seen: frozenset[PciAddress]) -> tuple[LeftOut, ...]:
     """The GPUs that sysfs shows and NVML does not, each with why. A hypervisor's vGPU functions are nobody's loss."""
     return tuple(
@@ -59,7 +81,7 @@ def _why_unseen(driver: str | None) -> str:
         case "nvidia":
             return NOT_LISTED
         case _:
-            return f"bound to the driver {driver}, not to nvidia"
+            return f"{_BOUND_TO}{driver}, not to nvidia"
 
 
 def without_twins(gpus: Iterable[Gpu]) -> tuple[tuple[Gpu, ...], tuple[LeftOut, ...]]:
@@ -83,6 +105,6 @@ def without_twins(gpus: Iterable[Gpu]) -> tuple[tuple[Gpu, ...], tuple[LeftOut, 
             if value is not None and len(group) > 1:
                 shared = ", ".join(str(gpu.place.address) for gpu in group)
                 for gpu in group:
-                    twins.setdefault(gpu.place.address, f"{noun} {value} is reported for several GPUs: {shared}")
+                    twins.setdefault(gpu.place.address, f"{noun} {value} {_TWIN}: {shared}")
     left_out = tuple(LeftOut(str(address), why) for address, why in sorted(twins.items()))
     return tuple(gpu for gpu in kept if gpu.place.address not in twins), left_out

@@ -125,7 +125,6 @@ def _answer(
     """The edge around one claim: it always gets an answer, and its neighbours never learn what went wrong here."""
     ref = ClaimRef(claim.namespace, claim.name, claim.uid)
     fields = {"claim": str(ref), "uid": ref.uid, "method": method}
-    log = _log.bind(**fields)
     begun = monotonic()
     # Bound to the thread as well, so that what the Preparer logs on its way carries the same fields.
     with structlog.contextvars.bound_contextvars(**fields):
@@ -134,14 +133,14 @@ def _answer(
         except Refused as refused:
             error = str(refused)
             # The Preparer has told who is concerned, with what it knows of devices; here it is said for whoever debugs calls.
-            log.debug("claim refused", outcome="refused", why=error, seconds=round(monotonic() - begun, 3))
-        except Exception as defect:
+            _log.debug("claim refused", **fields, outcome="refused", why=error, seconds=round(monotonic() - begun, 3))
+        except Exception as defect:  # noqa: BLE001  # logged with its traceback, below
             error = (
                 f"internal error at claim {ref}: {type(defect).__name__}: {defect} (see the plugin's log for {ref.uid})"
             )
-            log.exception("claim failed", outcome="failed", seconds=round(monotonic() - begun, 3))
+            _log.exception("claim failed", **fields, outcome="failed", seconds=round(monotonic() - begun, 3))
         else:
-            log.debug(done, outcome="done", seconds=round(monotonic() - begun, 3))
+            _log.debug(done, **fields, outcome="done", seconds=round(monotonic() - begun, 3))
             return answer
     # A file name that is no UTF-8 may be part of the text; protobuf would refuse it, and the whole reply with it.
     return refusal(error.encode(errors="backslashreplace").decode())

@@ -1,17 +1,19 @@
-"""The DRAResourceHealth services: a stream to the kubelet that says of every device that nobody looks at it yet.
+"""The DRAResourceHealth services: a stream to the kubelet that says how every device is.
 
-The stream is worth having all the same: its being open is the sign that the kubelet holds on to us (`registered`).
+It is worth having for another reason too: its being open is the sign that the kubelet holds on to us (`registered`).
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
 import structlog
 
+from api.kube.events import cut
 from proto.health.v1 import health_pb2 as v1
 from proto.health.v1alpha1 import health_pb2 as v1alpha1
 
@@ -27,8 +29,23 @@ STALE_SECONDS = 60
 STREAMS_MAX = 4
 """At a time. The kubelet keeps one; after a restart its old one may still be on its way out."""
 
-Devices = Callable[[], Iterable[tuple[str, str]]]
-"""All devices of this node now, as (pool, device). Called by several threads, without a lock of ours held."""
+MESSAGE_BYTES = 1024
+"""Of a device's message; the kubelet cuts what is longer (pkg/kubelet/cm/dra)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHealth:
+    """How one device is."""
+
+    pool: str
+    device: str
+    healthy: bool | None = None
+    """None where nobody has looked, or not lately: never told as healthy."""
+    message: str = ""
+
+
+Devices = Callable[[], Iterable[DeviceHealth]]
+"""All devices of this node now. Called by several threads, without a lock of ours held."""
 
 _log = structlog.get_logger(__name__)
 
@@ -118,12 +135,13 @@ class HealthStreams:
         return pb.NodeWatchResourcesResponse(
             devices=[
                 pb.DeviceHealth(
-                    device=pb.DeviceIdentifier(pool_name=pool, device_name=device),
-                    health=pb.UNKNOWN,
+                    device=pb.DeviceIdentifier(pool_name=device.pool, device_name=device.device),
+                    health=pb.UNKNOWN if device.healthy is None else pb.HEALTHY if device.healthy else pb.UNHEALTHY,
                     last_updated_time=now,
                     health_check_timeout_seconds=STALE_SECONDS,
+                    message=cut(device.message, MESSAGE_BYTES),
                 )
-                for pool, device in self._devices()
+                for device in self._devices()
             ]
         )
 

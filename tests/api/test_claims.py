@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.claims import Config, Result, read_claim
+from api.claims import Config, PodRef, Result, read_claim
 from api.names import ClaimRef
 from api.refusals import Refused
 
@@ -33,6 +33,18 @@ def test_what_a_driver_needs_of_a_claim():
     assert claim.allocated
     assert claim.results_of("gpu.lanewise.dev") == (Result(**RESULT),)
     assert claim.configs == (Config(("gpu",), "gpu.lanewise.dev", {"kind": "A"}, from_class=True),)
+
+
+def test_the_pods_that_may_use_it():
+    """Those that it is reserved for; a whole PodGroup, or what others invent, is no pod."""
+    obj = a_claim()
+    obj["status"]["reservedFor"] = [
+        {"resource": "pods", "name": "train-0", "uid": "u-0"},
+        {"apiGroup": "", "resource": "pods", "name": "train-1", "uid": "u-1"},
+        {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "train", "uid": "u-2"},
+    ]
+    assert read_claim(obj).pods == (PodRef("train-0", "u-0"), PodRef("train-1", "u-1"))
+    assert read_claim(a_claim()).pods == ()
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,6 @@ import structlog
 from api import logs
 
 
-@pytest.fixture(autouse=True)
-def structlog_as_before():
-    """Other tests keep their configuration."""
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
-
-
 def test_json_lines_have_event_time_and_fields():
     """One object a line, exceptions as data."""
     stream = io.StringIO()
@@ -43,6 +35,16 @@ def test_console_lines_are_for_people():
     assert "node reconciled" in stream.getvalue()
     assert "node=node-a" in stream.getvalue()
     assert "\x1b" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_is_written_to_for_people(monkeypatch, terminal):
+    """Unless told otherwise; a pod's stderr is none."""
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    logs.configure("auto", "info", stream=stream)
+    structlog.get_logger("test").info("node reconciled", node="node-a")
+    assert stream.getvalue().startswith("{") is not terminal
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])

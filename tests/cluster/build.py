@@ -104,10 +104,10 @@ def build(say: Callable[[str], None] = print) -> Binaries:
     work = compilations()
     goal = cache() / key(work)
     goal.parent.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(goal.with_suffix(".lock")):
+    with one_at_a_time(goal.with_suffix(".lock")):
         _install_from_debian(say)
         if not goal.is_dir():
-            go = _go()
+            go = go_program()
             with tempfile.TemporaryDirectory(prefix=f"{goal.name}.", dir=goal.parent) as unfinished:
                 folder = Path(unfinished) / "bin"
                 folder.mkdir()
@@ -132,10 +132,11 @@ def _base(package: str) -> str:
     return package.rsplit("/", 1)[-1]
 
 
-def _go() -> str:
+def go_program() -> str:
+    """The Go compiler; ClusterError says where to get it."""
     found = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if found is None:
-        raise ClusterError("building the cluster needs Go 1.26 or newer and there is no go in PATH: https://go.dev/dl/")
+        raise ClusterError("building this needs Go 1.26 or newer and there is no go in PATH: https://go.dev/dl/")
     return found
 
 
@@ -163,7 +164,8 @@ def _install_from_debian(say: Callable[[str], None]) -> None:
 
 
 @contextmanager
-def _one_at_a_time(lock: Path) -> Iterator[None]:
+def one_at_a_time(lock: Path) -> Iterator[None]:
+    """Holds this lock file while the block runs: one builder at a time, whichever process it is in."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -43,7 +43,7 @@ def test_missing_go_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(build.shutil, "which", lambda name, path=None: None if name == "go" else f"/usr/bin/{name}")
     assert main(["build"]) == 2
     assert capsys.readouterr().err == (
-        "tests.cluster: building the cluster needs Go 1.26 or newer and there is no go in PATH: https://go.dev/dl/\n"
+        "tests.cluster: building this needs Go 1.26 or newer and there is no go in PATH: https://go.dev/dl/\n"
     )
 
 

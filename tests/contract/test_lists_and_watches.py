@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.cluster.build import kubernetes_version
 from tests.support.api_objects import CONFIG_MAPS, CRDS, SLICES, a_config_map, a_crd, a_slice
 from tests.support.http_api import await_served
 
@@ -84,7 +85,8 @@ def test_slices_are_selected_by_node_driver_and_pool(api, name):
     both = [name, f"{name}-b"]
     assert api.get(SLICES, fieldSelector=f"spec.driver={name}.example.com").names == both
     assert api.get(SLICES, fieldSelector=f"spec.driver={name}.example.com,spec.nodeName={name}").names == [name]
-    assert api.get(SLICES, fieldSelector=f"spec.pool.name={name}-b").names == [f"{name}-b"]
+    if not api.real or kubernetes_version() >= "v1.37":  # 1.36 cannot select by pool, and nothing of ours does
+        assert api.get(SLICES, fieldSelector=f"spec.pool.name={name}-b").names == [f"{name}-b"]
     assert api.get(SLICES, fieldSelector=f"metadata.name={name}").names == [name]
     assert api.get(SLICES, fieldSelector=f"spec.driver={name}.example.com,metadata.name!={name}").names == both[1:]
 

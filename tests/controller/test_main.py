@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import structlog
 
 from api import program
 from api.kube.lease import LeaseTiming
@@ -131,19 +130,18 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path, capsys):
     """Two programs on the host's network, say."""
     (tmp_path / "config").write_text(KUBECONFIG)
     with socket.create_server(("", 0)) as taken:
-        flags = [f"--kubeconfig={tmp_path}/config", f"--probe-port={taken.getsockname()[1]}"]
+        flags = [f"--kubeconfig={tmp_path}/config", f"--http-port={taken.getsockname()[1]}"]
         assert program.run(lambda: _main(flags, {})) == 2
-    assert "error: --probe-port: port " in capsys.readouterr().err
+    assert "error: --http-port: port " in capsys.readouterr().err
 
 
 @pytest.fixture(autouse=True)
 def _as_before():
-    """The program sets signal handlers, and where its log goes."""
+    """The program sets signal handlers."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
-    structlog.reset_defaults()
 
 
 @contextlib.contextmanager
@@ -197,11 +195,11 @@ def test_probes_say_when_the_watches_are_open():
         port = free.getsockname()[1]
         free.close()
         hold = town.api.faults.hold(method="GET", path="/apis/lanewise.dev")
-        with served(town, replace(Settings(), leader_election=False, probe_port=port)):
+        with served(town, replace(Settings(), leader_election=False, http_port=port)):
             assert hold.reached.wait(10)
             with pytest.raises(urllib.error.HTTPError, match="503") as failed:
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5)
-            assert failed.value.read() == b"the watch on NodeInventories is not open\n"
+            assert failed.value.read() == b"the watch on nodeinventories is not open\n"
             failed.value.close()
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
                 assert answer.read() == b"ok\n"

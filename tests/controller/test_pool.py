@@ -72,7 +72,7 @@ def test_slices_have_at_most_64_devices_tainted_or_not():
     pool = devices_of(a_machine(130))
     taint = Taint("lanewise.dev/unreachable", "silent", "NoSchedule")
     for taints in ((), (taint,)):
-        slices = slices_of(pool.devices, node="node-a", driver="gpu.lanewise.dev", taints=taints)
+        slices = slices_of(pool.devices, node="node-a", driver="gpu.lanewise.dev", taints=lambda _, these=taints: these)
         assert [len(spec["devices"]) for spec in slices] == [64, 64, 2]
         assert {spec["pool"]["resourceSliceCount"] for spec in slices} == {3}
         assert faults_of_pool(slices) == ()

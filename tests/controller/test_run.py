@@ -36,7 +36,7 @@ def test_a_node_is_published_and_its_condition_says_so(town):
         assert (town.condition()["reason"], town.condition()["message"]) == ("Published", "8 GPUs published")
         assert town.condition("Registered")["status"] == "True"
         status = town.api.store.get("nodeinventories", "node-a")["status"]
-        assert status["published"] == {"devices": 8, "slices": 1, "leftOut": 0}
+        assert status["published"] == {"devices": 8, "slices": 1, "leftOut": 0, "ailing": 0}
 
 
 def test_nothing_is_written_when_nothing_changed(town):

@@ -22,7 +22,7 @@ def test_server_without_our_version_of_the_api_is_told_with_a_remedy():
             try:
                 assert not controller.wait_synced(0.5)
                 assert controller.why_not_ready() == (
-                    f"the watch on ResourceSlices is not open: GET {SLICES.path()}: 404 NotFound: "
+                    f"the watch on resourceslices is not open: GET {SLICES.path()}: 404 NotFound: "
                     "the API server does not serve resource.k8s.io/v1"
                 )
                 town.api.faults.clear()

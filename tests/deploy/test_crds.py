@@ -8,13 +8,14 @@ import pytest
 import yaml
 
 from api.hardware import LeftOut, Machine
+from api.health import AILMENTS_MAX, MEANINGS, known, nvml_error, of_xid
 from api.inventory import Instance, Owner, decode, encode_instance, encode_spec
 from cli.sandbox.apiserver.schema import faults, pruned
 from controller.conditions import status_of
 from controller.decide import Decision
 from controller.liveness import Alive
 from kubeletplugin.discovery.machinefile import read
-from tests.support.gpus import a_machine
+from tests.support.gpus import a_gpu, a_machine
 from tests.support.machines import ALL, EXAMPLES
 
 CRD = yaml.safe_load((Path(__file__).parents[2] / "deploy/crds/nodeinventories.yaml").read_text())
@@ -52,6 +53,22 @@ def test_every_example_machine_fits_the_schema(path):
     assert decode(kept).machine == machine
 
 
+def test_every_ailment_fits_the_schema():
+    """Whatever NVML or an Xid can tell, up to sixteen things of one GPU."""
+    since = "2026-12-01T10:00:00Z"
+    told = [known(meaning.kind, meaning.code, since) for meaning in MEANINGS]
+    told += [ailment for number in (48, 119, 4711) if (ailment := of_xid(number, since)) is not None]
+    told.append(nvml_error("unknown-error", "Unknown Error", since))
+    for start in range(0, len(told), AILMENTS_MAX):
+        machine = a_machine(1, gpus=(a_gpu(ailments=tuple(told[start : start + AILMENTS_MAX])),))
+        obj = complete(encode_spec(OWNER, machine))
+        assert faults(obj, SCHEMA) == []
+        assert pruned(obj, SCHEMA) == (obj, [])
+        assert decode(obj).machine == machine
+    more = encode_spec(OWNER, a_machine(1, gpus=(a_gpu(ailments=tuple(told)),)))
+    assert len(more["spec"]["gpus"][0]["ailments"]) == AILMENTS_MAX
+
+
 def test_the_schema_is_structural():
     """Every part has a type, or Kubernetes takes none of it (apiextensions, structural schemas)."""
 
@@ -87,6 +104,7 @@ def test_columns_point_at_what_is_there():
     assert shown == {
         "GPUs": 8,
         "Published": 0,
+        "Ailing": 0,
         "Registered": "True",
         "Product": "NVIDIA H100 80GB HBM3",
         "Driver": shown["Driver"],

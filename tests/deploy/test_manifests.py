@@ -177,12 +177,28 @@ def test_the_plugin_is_updated_without_a_gap():
 
 
 def test_no_port_is_claimed_twice_during_an_update():
-    """Two plugin pods share the host's network; a host port would keep the second from being scheduled."""
+    """Two plugin pods share the host's network; a declared port becomes a host port there (SetDefaults_PodSpec of Kubernetes),
+    and would keep the second from being scheduled."""
     pod = PLUGIN["spec"]["template"]["spec"]
     assert pod["hostNetwork"]
     assert "ports" not in container(PLUGIN)
-    settings = plugin_settings.parse(container(PLUGIN)["args"], {"NODE_NAME": "node-a"})
-    assert settings.probe_port == 0
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert "exec" in container(PLUGIN)[probe], (
+            "the one of them that has not got the port yet must not be killed for it"
+        )
+
+
+@pytest.mark.parametrize(("workload", "settings"), WORKLOADS)
+def test_metrics_are_found_where_they_are_shown(workload, settings):
+    """By the annotations that many Prometheus configurations go by."""
+    told = settings.parse(container(workload)["args"], {"NODE_NAME": "node-a"})
+    annotations = workload["spec"]["template"]["metadata"]["annotations"]
+    assert annotations == {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(told.http_port),
+        "prometheus.io/path": "/metrics",
+    }
+    assert told.http_port not in range(30000, 61000), "such ports are given to NodePorts and to whoever calls out"
 
 
 def test_tolerations_of_gpu_taints_write_out_their_effect():
@@ -209,9 +225,9 @@ def test_the_plugin_goes_where_gpus_are():
 def test_probes_ask_where_the_controller_answers():
     """The port of the flag."""
     settings = controller_settings.parse(container(CONTROLLER)["args"], {})
-    assert settings.probe_port
+    assert settings.http_port
     for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
-        assert container(CONTROLLER)[probe]["httpGet"] == {"path": path, "port": settings.probe_port}
+        assert container(CONTROLLER)[probe]["httpGet"] == {"path": path, "port": settings.http_port}
 
 
 def test_a_fatal_start_is_readable_in_the_pods_status():

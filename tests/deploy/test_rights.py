@@ -1,6 +1,5 @@
 """Both programs at work under the very roles of deploy/: nothing they do is refused, and nothing they may do is unused."""
 
-import functools
 import tempfile
 import threading
 from pathlib import Path
@@ -14,16 +13,14 @@ from api.kube.credentials import FixedToken
 from api.kube.lease import LeaseTiming
 from api.kube.paths import EVENTS, LEASES, NODE_INVENTORIES
 from api.kube.server import Server
+from cli.sandbox.kubelet import Registry
 from controller import reconcile
 from controller.main import serve
 from controller.settings import Settings
-from kubeletplugin import plugin as plugin_module
 from kubeletplugin import report
-from kubeletplugin.discovery.simulated import SimulatedSource
 from kubeletplugin.plugin import Plugin
 from kubeletplugin.settings import parse
 from tests.support.controlled_cluster import NAMESPACE, a_town
-from tests.support.kubelet import Kubelet
 from tests.support.machines import TWO_GPUS
 
 RBAC = list(yaml.safe_load_all((Path(__file__).parents[2] / "deploy/manifests/rbac.yaml").read_text()))
@@ -116,12 +113,11 @@ def a_claim(town, name):
 
 def test_roles_hold_what_the_programs_use_and_no_more(guard, town, base, monkeypatch):
     """A story in which each of them does everything it ever does."""
-    monkeypatch.setattr(plugin_module, "SimulatedSource", functools.partial(SimulatedSource, nodes="plain"))
     monkeypatch.setattr(report, "RENEW_SECONDS", 0.3)
     monkeypatch.setattr(reconcile, "FORGET_SECONDS", 2.5)
     told = threading.Event()
     town.node()
-    with client(town, "p") as plugins, client(town, "c") as controllers, Kubelet(base / "reg") as kubelet:
+    with client(town, "p") as plugins, client(town, "c") as controllers, Registry(base / "reg") as kubelet:
         controller = threading.Thread(
             target=serve,
             args=(Settings(identity="one", stale_seconds=1.5), controllers, told),
@@ -129,7 +125,7 @@ def test_roles_hold_what_the_programs_use_and_no_more(guard, town, base, monkeyp
         )
         controller.start()
         flags = ("node-name=node-a", f"plugin-dir={base}/plug", f"registry-dir={base}/reg", f"cdi-dir={base}/cdi")
-        settings = parse([f"--{flag}" for flag in (*flags, f"machine={base}/machine.yaml")], {})
+        settings = parse([f"--{flag}" for flag in (*flags, f"machine={base}/machine.yaml", "machine-nodes=plain")], {})
         plugin = Plugin(settings, plugins, version="0.1.0")
         plugin.start()
         try:
@@ -141,7 +137,7 @@ def test_roles_hold_what_the_programs_use_and_no_more(guard, town, base, monkeyp
             fewer = "\n".join(line for line in TWO_GPUS.splitlines() if "0000:64:00.0" not in line)
             (base / "machine.yaml").write_text(fewer)
             plugin._discovery.poke()
-            town.wait(lambda: len(town.devices()) == 1)
+            town.wait(lambda: town.taints() == {"off-the-bus"})
             # An instance that was killed: silent, tainted, asked for, forgotten.
             town.renew("killed")
             town.register(instance="killed")

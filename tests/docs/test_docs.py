@@ -4,6 +4,7 @@ import argparse
 import ast
 import io
 import re
+import shlex
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -127,7 +128,7 @@ def test_lanewise_commands_are_taken(page):
             match = re.search(r"(?:^|-- |/)lanewise (?!&&)(.+)$", line)
             if match and not line.startswith("git "):
                 try:
-                    lanewise_parser().parse_args(match[1].split())
+                    lanewise_parser().parse_args(shlex.split(match[1], comments=True))
                 except (SystemExit, argparse.ArgumentError):
                     pytest.fail(f"{line} is not taken")
 
@@ -137,6 +138,8 @@ def test_flags_that_are_named_exist(page):
     """A flag in code type is one of our programs', unless the command is somebody else's."""
     known = {row[0] for module in (plugin_settings, controller_settings) for row in module._FLAGS}
     known |= {PROBE_FLAG, "--help", "--machine"}
+    (subcommands,) = [a for a in lanewise_parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    known |= {flag for sub in subcommands.choices.values() for flag in sub._option_string_actions}
     others = re.compile(r"kubectl|docker|git |nvidia-|lanewise discover|lanewise machine")
     for line in page.read_text().splitlines():
         if others.search(line):
@@ -243,6 +246,9 @@ def test_numbers_in_words_are_those_of_the_code():
 
 def test_files_on_the_node_are_named_as_the_code_names_them():
     """Sockets, CDI files, and the rooms of the plugin's directory."""
+    from kubeletplugin.health import bookfile
+    from kubeletplugin.health.watch import WELL_DIR
+
     paths = socket_paths("gpu.lanewise.dev", pod_uid="POD-UID")
     told = OPERATIONS.replace("POD_UID", "POD-UID")
     assert f"`{paths.dra}`" in told
@@ -253,7 +259,7 @@ def test_files_on_the_node_are_named_as_the_code_names_them():
     store = (ROOT / "kubeletplugin/claims/store.py").read_text()
     rooms = set(re.findall(r'root / "([a-z]+)"', store))
     shown = {row[0].strip("`").partition("/")[0] for row in rows(ARCHITECTURE, "| path | what |")}
-    assert shown == rooms | {"machine"}
+    assert shown == rooms | {"machine", bookfile.NAME, WELL_DIR}
 
 
 def test_what_a_container_sees_is_what_it_gets():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import containers
-from tests.cluster.build import binaries
+from tests.cluster.build import binaries, kubernetes_version
 from tests.cluster.cluster import Cluster, KubectlError
 from tests.cluster.images import BUSYBOX
 
@@ -57,7 +57,7 @@ def test_node_is_ready_and_of_the_pinned_version(cluster):
     columns = "custom-columns=:metadata.name,:status.nodeInfo.kubeletVersion,:status.nodeInfo.containerRuntimeVersion"
     rows = cluster.kubectl("get", "nodes", "--no-headers", "-o", columns)
     name, kubelet, runtime = rows.split()
-    assert (name, kubelet) == ("localhost", "v1.37.2")
+    assert (name, kubelet) == ("localhost", kubernetes_version())
     assert runtime.startswith("containerd://")
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cli.sandbox.kubelet import Registry
 from tests.cluster.lanewise import DRIVER, NAMESPACE, until
-from tests.support.kubelet import Kubelet
 from tests.support.machines import ALL
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices?fieldSelector=spec.nodeName%3D"
@@ -42,7 +42,7 @@ def test_machine_is_published_and_accepted(site, node, machine):
         "--rediscover-seconds=1",
     )
     plugin = site.lanewise.start_plugin(*flags, name=name, machine=copy)
-    kubelet = Kubelet(folder / "registry", health_versions=("v1",))
+    kubelet = Registry(folder / "registry", health_versions=("v1",))
 
     def slices() -> list[dict]:
         return site.cluster.get(f"{SLICES}{name}")["items"]

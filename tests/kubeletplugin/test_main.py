@@ -1,6 +1,5 @@
 """The program as somebody starts it who got something wrong: a sentence with where and what to do, and exit code 2."""
 
-import functools
 import json
 import os
 import signal
@@ -8,16 +7,16 @@ import socket
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 
 import pynvml
 import pytest
-import structlog
+from prometheus_client.parser import text_string_to_metric_families
 
 from api import program
 from kubeletplugin import main as module
 from kubeletplugin import plugin as plugin_module
-from kubeletplugin.discovery.simulated import SimulatedSource
 from tests.support.controlled_cluster import a_town
 from tests.support.fake_nvml import FakeNvml, installed
 from tests.support.machines import TWO_GPUS
@@ -51,6 +50,7 @@ def flags(base, **changes):
         "registry-dir": base / "reg",
         "cdi-dir": base / "cdi",
         "machine-root": base / "root",
+        "machine-nodes": "plain",  # no test here needs CAP_MKNOD
         **{name.replace("_", "-"): value for name, value in changes.items()},
     }
     return [f"--{name}={value}" for name, value in given.items() if value is not None]
@@ -68,19 +68,12 @@ def said(capsys, arguments, environment=None):
 
 
 @pytest.fixture(autouse=True)
-def _no_device_nodes(monkeypatch):
-    """Plain files instead: no test here needs CAP_MKNOD."""
-    monkeypatch.setattr(module, "SimulatedSource", functools.partial(SimulatedSource, nodes="plain"))
-
-
-@pytest.fixture(autouse=True)
 def _as_before():
-    """The program sets signal handlers, and where its log goes."""
+    """The program sets signal handlers."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
-    structlog.reset_defaults()
 
 
 @pytest.mark.parametrize(
@@ -213,8 +206,8 @@ def test_socket_paths_that_are_too_long(base, capsys):
         (["--cdi-mode=nvidia-ctk"], {}, "--cdi-mode: nvidia-ctk was asked for"),
         (["--node=n"], {}, "--node=n: unknown flag"),
         (["positional"], {}, "positional: unknown flag"),
-        (["--probe-port"], {}, "command line: argument --probe-port: expected one argument"),
-        ([], {"PROBE_PORT": "many"}, "--probe-port: 'many' is no "),
+        (["--http-port"], {}, "command line: argument --http-port: expected one argument"),
+        ([], {"HTTP_PORT": "many"}, "--http-port: 'many' is no "),
         ([], {"RECONCILE_SECONDS": "-1"}, "--reconcile-seconds: '-1' is no number of seconds"),
         ([], {"LOG_LEVEL": "loud"}, "--log-level: 'loud' is none of debug, info, warning, error"),
         ([], {"POD_UID": "../x"}, "--pod-uid: '../x' is no UID"),
@@ -232,21 +225,17 @@ def test_probing_a_plugin_that_is_not_there(base, capsys):
     assert "gpu.lanewise.dev-reg.sock does not answer" in said(capsys, [*flags(base), "--probe"])
 
 
-def test_a_port_that_is_taken(base, capsys):
-    """Nothing is left running."""
-    with socket.create_server(("", 0)) as taken:
-        port = taken.getsockname()[1]
-        sentence = said(capsys, flags(base, driver_root=base, cdi_mode="builtin", probe_port=port))
-    assert sentence.startswith(f"--probe-port: port {port} cannot be had")
-    assert list((base / "reg").iterdir()) == []
-
-
 def test_from_start_to_sigterm(base):
-    """As a process: it serves and answers its own probe, ends with 0, takes its sockets along, and needs no second signal."""
-    with a_town() as town:
+    """As a process: it serves and answers its own probe, ends with 0, takes its sockets along, and needs no second signal.
+
+    A port that another program has, as the plugin's own predecessor in an update, keeps it from none of that.
+    """
+    with a_town() as town, socket.create_server(("", 0)) as taken:
         town.node()
         town.api.kubeconfig(base / "config")
-        command = [sys.executable, "-m", "kubeletplugin.main", *flags(base, driver_root=base, cdi_mode="builtin")]
+        port = taken.getsockname()[1]
+        given = flags(base, driver_root=base, cdi_mode="builtin", http_port=port)
+        command = [sys.executable, "-m", "kubeletplugin.main", *given]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             town.wait(lambda: town.api.store.get("nodeinventories", "node-a"), timeout=30)
             assert len(list((base / "reg").iterdir())) == 1
@@ -255,8 +244,40 @@ def test_from_start_to_sigterm(base):
             log = process.communicate(timeout=30)[1]
         assert process.returncode == 0
         assert "Traceback" not in log
+        assert log.count("port taken") == 1
         assert list((base / "reg").iterdir()) == []
         assert town.api.store.listed("leases", "lanewise-system") == []
+
+
+def test_metrics_of_a_process(base):
+    """One port for /healthz, /readyz and /metrics, where somebody asked for one."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    def ask(path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.read().decode()
+
+    with a_town() as town:
+        town.node()
+        town.api.kubeconfig(base / "config")
+        given = flags(base, driver_root=base, cdi_mode="builtin", http_port=port)
+        with subprocess.Popen([sys.executable, "-m", "kubeletplugin.main", *given], stderr=subprocess.PIPE) as process:
+            town.wait(lambda: town.api.store.get("nodeinventories", "node-a"), timeout=30)
+            health, metrics = ask("/healthz"), ask("/metrics")
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=30)
+        assert process.returncode == 0
+    assert health == "ok\n"
+    families = {family.name: family for family in text_string_to_metric_families(metrics)}
+    assert {
+        "lanewise_build_info",
+        "lanewise_prepares",
+        "lanewise_ready",
+        "process_resident_memory_bytes",
+    } <= families.keys()
+    asked = {(sample.labels["verb"], sample.labels["code"]) for sample in families["lanewise_api_requests"].samples}
+    assert ("PATCH", "201") in asked
 
 
 def test_a_driver_changed_under_it_ends_it_with_an_error(base, monkeypatch, capsys):
@@ -272,6 +293,24 @@ def test_a_driver_changed_under_it_ends_it_with_an_error(base, monkeypatch, caps
     said = [json.loads(line) for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
     (wanted,) = [line for line in said if line["event"] == "restart wanted"]
     assert wanted["why"] == "nvmlInit: RM has detected an NVML/RM version mismatch."
+
+
+@pytest.mark.parametrize(
+    ("imported", "unneeded"),
+    [
+        ("kubeletplugin.main, kubeletplugin.sockets.probe", {"urllib3", "yaml", "kubeletplugin.plugin", "api.kube"}),
+        (
+            "kubeletplugin.plugin, api.kube.client, api.kube.config",
+            {"yaml", "kubernetes", "kubeletplugin.discovery.simulated"},
+        ),
+    ],
+    ids=["probe", "plugin"],
+)
+def test_a_node_does_not_import_what_it_does_not_need(imported, unneeded):
+    """A probe is a process of its own, several times a minute; the plugin reads YAML only from a person's files."""
+    program = f"import sys, {imported}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert unneeded.isdisjoint(done.stdout.split())
 
 
 def test_bad_input_as_a_process(base):

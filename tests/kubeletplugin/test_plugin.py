@@ -1,6 +1,6 @@
 """The whole plugin on a simulated machine, between an API server and a stand-in for the kubelet."""
 
-import functools
+import errno
 import json
 import tempfile
 import threading
@@ -13,21 +13,21 @@ import pytest
 from structlog.testing import capture_logs
 
 from api.refusals import Refused
+from cli.sandbox.kubelet import Registry
 from kubeletplugin import plugin as plugin_module
 from kubeletplugin.claims.prepare import Claims
-from kubeletplugin.discovery.simulated import SimulatedSource, render
+from kubeletplugin.claims.store import Store
+from kubeletplugin.discovery.simulated import render
 from kubeletplugin.plugin import Plugin
 from tests.support.controlled_cluster import SECONDS, a_client, a_town
 from tests.support.fake_nvml import FakeGpu, FakeNvml, installed
-from tests.support.kubelet import Kubelet
 from tests.support.machines import TWO_GPUS, a_machine
 from tests.support.plugin_site import DRIVER, FIRST, NEW, NODE, OLD, POOL, SECOND, Site, until
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    """Plain files for device nodes, so that no test needs CAP_MKNOD; sockets looked at often; logs kept off the terminal."""
-    monkeypatch.setattr(plugin_module, "SimulatedSource", functools.partial(SimulatedSource, nodes="plain"))
+    """Sockets looked at often; logs kept off the terminal."""
     monkeypatch.setattr(plugin_module, "SOCKET_CHECK_SECONDS", 0.05)
     with capture_logs():
         yield
@@ -42,7 +42,7 @@ def site():
         a_client(town.api, "plugin") as client,
     ):
         (Path(base) / "reg").mkdir(exist_ok=True)
-        with Kubelet(Path(base) / "reg") as kubelet:
+        with Registry(Path(base) / "reg") as kubelet:
             (Path(base) / "reg").rmdir()
             made = Site(Path(base), town, client, kubelet)
             yield made
@@ -102,11 +102,68 @@ def test_a_refusal_is_an_event_on_the_claim(site):
     site.town.wait(lambda: len(site.events()) == 1)
     (event,) = site.events()
     assert (event["regarding"]["name"], event["regarding"]["uid"]) == ("serve", second[2])
-    assert (event["type"], event["reason"]) == ("Warning", "PrepareRefused")
+    assert (event["type"], event["reason"], event["action"]) == ("Warning", "Held", "Prepare")
     assert event["note"].startswith(f"claim team-a/serve: {FIRST} on {NODE} is still held by claim team-a/train; ")
     assert site.records() == [first[2]]
     site.unprepare(first)
     assert site.prepare(second).error == ""
+
+
+def test_a_refusal_is_an_event_on_the_pods_too(site):
+    """Who describes the pod sees why it does not start, once, and how often it was tried."""
+    site.ready()
+    first, second = site.claim("train", FIRST), site.claim("serve", FIRST, pods=("serve-0", "serve-1"))
+    assert site.prepare(first).error == ""
+    for _ in range(3):
+        assert "still held" in site.prepare(second).error
+
+    def told():
+        return {(e["regarding"]["kind"], e["regarding"]["name"]): e for e in site.events()}
+
+    site.town.wait(lambda: len(told()) == 3 and all("series" in event for event in told().values()))
+    assert set(told()) == {("ResourceClaim", "serve"), ("Pod", "serve-0"), ("Pod", "serve-1")}
+    assert len(site.events()) == 3
+    for event in told().values():
+        assert (event["type"], event["reason"], event["action"]) == ("Warning", "Held", "Prepare")
+        assert event["note"].endswith("to see who keeps it: kubectl -n team-a describe resourceclaim train")
+    pod = told()["Pod", "serve-0"]["regarding"]
+    assert pod == {"apiVersion": "v1", "kind": "Pod", "namespace": "team-a", "name": "serve-0", "uid": "uid-of-serve-0"}
+
+
+def test_while_the_api_server_does_not_answer_nobody_knows_the_pods(site):
+    """They are in the claim, which could not be read: the claim alone is told, when that is possible again."""
+    site.ready()
+    claim = site.claim("train", FIRST, pods=("train-0",))
+    site.town.api.faults.fail(500, times=1, method="GET", path="/apis/resource.k8s.io")
+    assert "could not be read" in site.prepare(claim).error
+    site.town.wait(lambda: len(site.events()) == 1)
+    (event,) = site.events()
+    assert (event["reason"], event["regarding"]["kind"]) == ("Silent", "ResourceClaim")
+
+
+def test_a_mistake_of_ours_is_an_event_too(site, monkeypatch):
+    """Nobody reads the plugin's log while a pod does not start and nothing says why."""
+    site.ready()
+    claim = site.claim("train", FIRST, pods=("train-0",))
+    monkeypatch.setattr("kubeletplugin.claims.prepare.record_of", lambda *_, **__: {}["gone"])
+    assert "internal error" in site.prepare(claim).error
+    site.town.wait(lambda: len(site.events()) == 2)
+    for event in site.events():
+        assert event["reason"] == "Defect"
+        assert f"internal error of the plugin on {NODE}: KeyError: 'gone'; the kubelet tries again" in event["note"]
+
+
+def test_it_can_be_looked_at(site):
+    """What metrics are made of: hardware, claims, and how it stands with kubelet and API server."""
+    plugin = site.ready()
+    claim = site.claim("train", FIRST)
+    site.prepare(claim)
+    seen = plugin.seen()
+    assert (len(seen.machine.gpus), seen.registered, seen.why_not_ready) == (2, True, None)
+    assert [record.claim.uid for record in seen.records] == [claim[2]]
+    assert 0 <= seen.report_age_seconds < SECONDS
+    site.unprepare(claim)
+    assert plugin.seen().records == ()
 
 
 def test_a_claim_made_anew_under_its_name_is_not_taken_for_the_old(site):
@@ -299,10 +356,14 @@ def test_a_driver_that_is_not_there_is_said_in_the_inventory(site):
 
 
 def test_changed_hardware_changes_the_inventory_without_a_restart(site):
-    """One GPU went; pods that have it are told with the next comparison, the inventory now."""
+    """One GPU was taken out: lost in this boot, and no part of another machine; pods that have it are told with the next
+    comparison, the inventory now."""
     plugin = site.ready()
-    lines = [line for line in TWO_GPUS.splitlines() if "0000:64:00.0" not in line]
-    site.machine.write_text("\n".join(lines))
+    one = "\n".join(line for line in TWO_GPUS.splitlines() if "0000:64:00.0" not in line)
+    site.machine.write_text(one)
+    plugin._discovery.poke()
+    site.town.wait(lambda: [gpu.lost is not None for gpu in site.inventory().machine.gpus] == [False, True])
+    site.machine.write_text(one.replace("name: two", "name: one"))
     plugin._discovery.poke()
     site.town.wait(lambda: len(site.inventory().machine.gpus) == 1)
     site.machine.write_text("gpus: 5")
@@ -475,15 +536,19 @@ def test_cdi_files_are_renewed_while_the_api_server_does_not_answer(site, monkey
         answer.set()
 
 
-def test_a_refused_release_is_told_as_one(site):
+def test_a_refused_release_is_told_as_one(site, monkeypatch):
     """`kubectl describe` of a claim that cannot be released does not speak of a prepare."""
     site.ready()
     claim = site.claim("train", FIRST)
     site.prepare(claim)
-    (site.base / "plug/devices").rename(site.base / "plug/gone")
-    assert "No such file" in site.unprepare(claim).error
+
+    def broken(store, uid):
+        raise OSError(errno.EIO, "Input/output error", str(store.record_path(uid)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "remove", broken)
+        assert "Input/output error" in site.unprepare(claim).error
     site.town.wait(lambda: len(site.events()) == 1)
     (event,) = site.events()
-    assert (event["reason"], event["action"]) == ("ReleaseRefused", "Unprepare")
-    (site.base / "plug/gone").rename(site.base / "plug/devices")
+    assert (event["reason"], event["action"]) == ("DiskTrouble", "Unprepare")
     assert site.unprepare(claim).error == ""

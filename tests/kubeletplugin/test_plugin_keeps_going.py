@@ -1,14 +1,11 @@
 """The plugin's own threads: what ends them, and what does not."""
 
-import functools
 import threading
 
 import pytest
 from structlog.testing import capture_logs
 
 from api.refusals import BadInput, Refused
-from kubeletplugin import plugin as plugin_module
-from kubeletplugin.discovery.simulated import SimulatedSource
 from kubeletplugin.plugin import Plugin
 from kubeletplugin.settings import parse
 from tests.support.controlled_cluster import SECONDS, a_client, a_town
@@ -17,13 +14,12 @@ from tests.support.machines import TWO_GPUS
 
 @pytest.fixture
 def plugin(tmp_path, monkeypatch):
-    monkeypatch.setattr(plugin_module, "SimulatedSource", functools.partial(SimulatedSource, nodes="plain"))
     registry = tmp_path / "registry"
     registry.mkdir()
     (tmp_path / "machine.yaml").write_text(TWO_GPUS)
     directories = {"registry-dir": registry, "plugin-dir": tmp_path / "plugin", "cdi-dir": tmp_path / "cdi"}
     flags = [f"--{flag}={directory}" for flag, directory in directories.items()]
-    settings = parse(["--node-name=node-a", f"--machine={tmp_path}/machine.yaml", *flags], {})
+    settings = parse(["--node-name=node-a", "--machine-nodes=plain", f"--machine={tmp_path}/machine.yaml", *flags], {})
     with a_town() as town, a_client(town.api, "plugin") as client:
         town.node("node-a")
         plugin = Plugin(settings, client, version="0.1.0")

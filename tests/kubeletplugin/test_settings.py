@@ -22,6 +22,7 @@ def test_defaults_are_those_of_a_node() -> None:
     assert settings.cdi_dir == Path("/var/run/cdi")
     assert (settings.pod_uid, settings.machine, settings.kubeconfig) == (None, None, None)
     assert (settings.rediscover_seconds, settings.reconcile_seconds) == (60, 60)
+    assert (settings.health_seconds, settings.watch_xids) == (10, True)
 
 
 def test_directories_as_the_runtime_sees_them_default_to_our_own() -> None:
@@ -54,7 +55,8 @@ def test_missing_node_name_says_what_to_do() -> None:
         (["--machine=/nowhere/machine.yaml"], "--machine /nowhere/machine.yaml: no such file"),
         (["--kubeconfig=/nowhere/config"], "--kubeconfig /nowhere/config: no such file"),
         (["--cdi-mode=maybe"], "'maybe' is none of auto, nvidia-ctk, builtin"),
-        (["--probe-port=70000"], "'70000' is no whole number from 0 to 65535"),
+        (["--machine-nodes=some"], "'some' is none of devices, plain, auto"),
+        (["--http-port=70000"], "'70000' is no whole number from 0 to 65535"),
         (["--rediscover-seconds=soon"], "no number of seconds"),
         (["--rediscover-seconds=nan"], "no number of seconds"),
         (["--pod-uid=../../etc"], "no UID"),

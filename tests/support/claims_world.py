@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from api.claims import Claim, Config, PreparedDevice, Result
+from api.claims import Claim, Config, PodRef, PreparedDevice, Result
 from api.hardware import Gpu, Machine
+from api.health import Ailment
 from api.names import ClaimRef, gpu_device_name
 from api.pci import PciAddress, Place
 from api.refusals import BadInput, Reason, Refused
@@ -74,10 +75,16 @@ class World:
     told: list[tuple[ClaimRef, Reason]] = field(default_factory=list)
     told_of: list[Event] = field(default_factory=list)
     """What was being done, for each of `told`."""
+    told_pods: list[tuple[PodRef, ...]] = field(default_factory=list)
+    """Who may use the claim, for each of `told`."""
+    done: list[tuple[Event, str | None, float]] = field(default_factory=list)
+    """Calls as they ended."""
     fetched: int = 0
     epoch: float = 0.0
     """What the age of temporary CDI files is counted to: far in the future, and every one is old."""
     while_fetching: Callable[[], None] = lambda: None
+    told_before: Callable[[str, Ailment], bool] = lambda *_: False
+    """What an earlier process knew of, by UUID."""
     content: PlainContent = field(default_factory=PlainContent)
 
     @property
@@ -104,13 +111,16 @@ class World:
             why_no_machine=lambda: "libnvidia-ml.so.1 is not under /run/nvidia/driver yet",
             fetch=self.fetch,
             tell=self.tell,
+            done=lambda *call: self.done.append(call),
             since_boot=self.clock,
             wall=lambda: datetime(2026, 11, 30, tzinfo=UTC) + timedelta(seconds=self.now),
             locks=locks,
+            told_before=lambda uuid, ailment: self.told_before(uuid, ailment),
         )
 
-    def tell(self, ref: ClaimRef, reason: Reason, event: Event) -> None:
+    def tell(self, ref: ClaimRef, reason: Reason, event: Event, pods: tuple[PodRef, ...] = ()) -> None:
         self.told.append((ref, reason))
+        self.told_pods.append(pods)
         self.told_of.append(event)
 
     def clock(self) -> float:

@@ -35,11 +35,11 @@ class CountingDisk:
         self._at, self._accident, self._late, self._lasting = at, accident, late, lasting
         self._disk = disk or LocalDisk()
 
-    def write(self, path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    def write(self, path: Path, content: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
         def half() -> None:
             path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}").write_bytes(content[: len(content) // 2])
 
-        self._do("write", path, lambda: self._disk.write(path, content, mode=mode), half)
+        self._do("write", path, lambda: self._disk.write(path, content, mode=mode, durable=durable), half)
 
     def remove(self, path: Path) -> None:
         self._do("remove", path, lambda: self._disk.remove(path))

@@ -46,6 +46,7 @@ class Site:
             "registry-dir": base / "reg",
             "cdi-dir": base / "cdi",
             "machine": self.machine,
+            "machine-nodes": "plain",  # no test needs CAP_MKNOD
         }
         settings = parse([f"--{flag}={value}" for flag, value in flags.items()], {})
         return replace(settings, rediscover_seconds=3600, reconcile_seconds=3600, **changes)
@@ -80,15 +81,18 @@ class Site:
             path.with_suffix(".kept").rename(path)
         self.kubelet.close()  # and it takes the next instance's socket for a new one, by its time
 
-    def claim(self, name, *devices, namespace="team-a", driver=DRIVER):
-        """An allocated claim in the API server, as (namespace, name, uid)."""
+    def claim(self, name, *devices, namespace="team-a", driver=DRIVER, pods=()):
+        """An allocated claim in the API server, reserved for these pods, as (namespace, name, uid)."""
         results = [{"request": "gpu", "driver": driver, "pool": POOL, "device": device} for device in devices]
         obj = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
             "metadata": {"name": name, "namespace": namespace},
             "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]}},
-            "status": {"allocation": {"devices": {"results": results}}},
+            "status": {
+                "allocation": {"devices": {"results": results}},
+                "reservedFor": [{"resource": "pods", "name": pod, "uid": f"uid-of-{pod}"} for pod in pods],
+            },
         }
         return namespace, name, self.town.api.store.put(obj)["metadata"]["uid"]
 

@@ -104,6 +104,14 @@ def test_delete_names_the_object_it_means():
     assert "preconditions" not in second.body
 
 
+def test_delete_of_a_collection_says_what_is_meant():
+    """The selector is in the query; repeated where that does no harm, as every delete."""
+    with Scripted(Json({"items": []})) as (client, server):
+        client.delete_collection("/apis/test/v1/things", {"fieldSelector": "spec.nodeName=n"})
+    (asked,) = server.asked
+    assert (asked.method, asked.query) == ("DELETE", {"fieldSelector": "spec.nodeName=n"})
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -330,3 +338,38 @@ def test_list_that_is_no_list_is_garbled():
         client.list_pages("/apis/test/v1/things")
     with Scripted(a_list()) as (client, _):
         assert client.list_pages("/apis/test/v1/things").items == ()
+
+
+def test_every_request_is_told_with_how_it_ended():
+    """For metrics: statuses and causes, repeats and siblings included; a call that we cut ourselves is none."""
+    heard = []
+    answers = (
+        refusal(429, "TooManyRequests", Retry_After="1"),
+        OK,
+        refusal(404, "NotFound"),
+        Drop(),
+        OK,
+        Stream(),
+        Stream(),
+    )
+    with Scripted(*answers, answered=lambda verb, code: heard.append((verb, code))) as (client, _):
+        client.get(PATH)
+        with pytest.raises(NotFound):
+            client.delete(PATH)
+        with pytest.raises(Unreachable):
+            client.create(PATH, {})
+        with client.sibling() as other:
+            other.get(PATH)
+        with client.watch(PATH):
+            pass
+        client.close()
+        with pytest.raises(Closed):
+            client.get(PATH)
+    assert heard == [
+        ("GET", "429"),
+        ("GET", "200"),
+        ("DELETE", "404"),
+        ("POST", "dropped"),
+        ("GET", "200"),
+        ("WATCH", "200"),
+    ]

@@ -3,12 +3,14 @@
 import json
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api.hardware import Driver, Gpu, Machine
+from api.health import LOST, OFF_THE_BUS, known
 from api.pci import PciAddress, Place
 from api.refusals import Refused
 from kubeletplugin.cdi.builtin import Places
@@ -190,7 +192,10 @@ def test_only_gpus_that_the_driver_has_are_asked_for():
     content.device(Machine(gpus=(TWO,), driver=MACHINE.driver), TWO)
     assert len(tool.asked) == 1
     a_content(tool).common(Machine(gpus=(TWO,), driver=MACHINE.driver))
-    assert [word for word in tool.asked[1] if "GPU-" in word] == ["--device-id=GPU-1"]
+    lost = replace(ONE, ailments=(known(LOST, OFF_THE_BUS, "2026-12-01T10:00:00Z"),))
+    a_content(tool).common(replace(MACHINE, gpus=(lost, TWO)))
+    for words in tool.asked[1:]:
+        assert [word for word in words if "GPU-" in word] == ["--device-id=GPU-1"]
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,11 @@ class CountingDisk(LocalDisk):
         self.writes = 0
         self.full = full
 
-    def write(self, path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    def write(self, path: Path, content: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
         if self.full:
             raise OSError(28, "No space left on device")
         self.writes += 1
-        super().write(path, content, mode=mode)
+        super().write(path, content, mode=mode, durable=durable)
 
 
 def a_spec(uid: str, value: str = "1", kind: str = f"{DRIVER}/claim") -> Spec:

@@ -98,3 +98,10 @@ def test_merging_keeps_order_and_says_nothing_twice():
 def test_equal_specs_give_equal_bytes():
     """So that a file that says the same is not written again."""
     assert encode(to_document(a_spec(edits=EDITS))) == encode(to_document(a_spec(edits=replace(EDITS))))
+
+
+def test_text_is_written_so_that_yaml_reads_it():
+    """Runtimes read CDI files as YAML, which refuses pairs of surrogates, and what is not printable unless it is escaped."""
+    written = encode(to_document(a_spec(edits=Edits(env=("A=\U0001f600\x7f\x9fé",)))))
+    assert '"A=\U0001f600\\u007f\\u009f\\u00e9"'.encode() in written
+    assert json.loads(written)["devices"][0]["containerEdits"]["env"] == ["A=\U0001f600\x7f\x9fé"]

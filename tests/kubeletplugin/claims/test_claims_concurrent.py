@@ -1,7 +1,6 @@
 """Threads, and two plugin processes on one directory, as in a rolling update (Case H4)."""
 
-import errno
-import fcntl
+import gc
 import signal
 import subprocess
 import sys
@@ -12,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from api.refusals import Refused
-from kubeletplugin.claims.locks import NO_ROOM, ClaimLocks, LockTimeout
+from kubeletplugin.claims.locks import FILE, ClaimLocks, LockTimeout
 from kubeletplugin.claims.refusals import Busy, Cancelled, Changing, Held
 from kubeletplugin.claims.store import Store
 from kubeletplugin.disk import LocalDisk
 from tests.support.claims_world import PlainContent, a_claim, a_ref, device, here, prepare, refusal
+from tests.support.counting_disk import CountingDisk, Crash
 
 WAIT = 10  # seconds until a test that hangs fails
 
@@ -167,7 +167,7 @@ def test_hold_of_a_claim_at_work_is_not_stale(world):
 
 
 def test_lock_is_one_at_a_time_between_many(tmp_path: Path):
-    """Threads and processes alike, though each removes the file when it is done."""
+    """Threads and processes alike."""
     ways = [ClaimLocks(tmp_path), ClaimLocks(tmp_path)]
     inside, seen = [], []
 
@@ -180,11 +180,11 @@ def test_lock_is_one_at_a_time_between_many(tmp_path: Path):
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(enter, range(60)))
     assert seen == [1] * 60
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
 def test_lock_of_a_killed_process_is_free(tmp_path: Path):
-    """SIGKILL leaves the file behind, but not the lock."""
+    """SIGKILL leaves no lock behind."""
     program = (
         "import sys, pathlib; from kubeletplugin.claims.locks import ClaimLocks\n"
         "with ClaimLocks(pathlib.Path(sys.argv[1])).held('u', cancelled=lambda: False):\n"
@@ -202,71 +202,99 @@ def test_lock_of_a_killed_process_is_free(tmp_path: Path):
             assert not free
         child.send_signal(signal.SIGKILL)
         child.wait(WAIT)
-    assert locks.uids() == {"u"}
     with locks.if_free("u") as free:
         assert free
-    assert locks.uids() == set()
 
 
-def test_lock_file_removed_by_its_last_owner_locks_nothing(tmp_path: Path, monkeypatch):
-    """Between opening the file and locking it, its owner may have removed it: only a lock on the file that is there counts."""
-    real, calls = fcntl.flock, []
-
-    def flock(descriptor, operation):
-        if operation & fcntl.LOCK_EX:  # the file's; the directory's is shared
-            if not calls:
-                (tmp_path / "u.lock").unlink()
-            calls.append(operation)
-        real(descriptor, operation)
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with ClaimLocks(tmp_path).if_free("u") as free, ClaimLocks(tmp_path).if_free("u") as free_too:
-        assert (free, free_too, len(calls)) == (True, False, 3)
+def test_removed_lock_file_locks_nothing(tmp_path: Path):
+    """Somebody removes it, also between opening and locking: only a lock in the file that is there counts."""
+    first, second = ClaimLocks(tmp_path), ClaimLocks(tmp_path)
+    with first.if_free("u") as before:
+        (tmp_path / FILE).unlink()
+        with second.if_free("u") as after, first.if_free("v") as other, second.if_free("v") as other_too:
+            assert before
+            assert after
+            assert other
+            assert other_too is None  # both look at the file that is there now
 
 
-@pytest.mark.parametrize("error", sorted(NO_ROOM))
-def test_lock_without_a_file_is_everybodys(tmp_path: Path, monkeypatch, error):
-    """No process has any lock beside it, though there may be room again by then; and it comes only when asked for."""
-    full, other = ClaimLocks(tmp_path, patience_seconds=0.02), ClaimLocks(tmp_path)
-
-    def no_room(_):
-        raise OSError(error, "no room")
-
-    monkeypatch.setattr(full, "_try_file", no_room)
-    with pytest.raises(OSError, match="no room"), full.held("u", cancelled=here):
-        pass
-    with pytest.raises(OSError, match="no room"), full.if_free("u"):
-        pass
-    with other.if_free("v"), pytest.raises(LockTimeout), full.held("u", cancelled=here, without_room=True):
-        pass
-    with full.held("u", cancelled=here, without_room=True), other.if_free("u") as same, other.if_free("v") as another:
-        assert (same, another) == (False, False)
-    with other.if_free("u") as free, other.if_free("v") as free_too:
-        assert free
-        assert free_too
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("loop", [False, True], ids=["directory", "loop"])
+def test_what_stands_in_the_lock_files_place_is_moved_away(tmp_path: Path, loop: bool):
+    """No pod is kept from ending by it, and nothing that we did not make is destroyed."""
+    path = tmp_path / FILE
+    path.symlink_to(path.name) if loop else path.mkdir()
+    with ClaimLocks(tmp_path).if_free("u") as lock:
+        assert lock
+    assert len(list(tmp_path.glob("*.foreign"))) == 1
 
 
-def test_locks_without_a_file_are_one_at_a_time(tmp_path: Path, monkeypatch):
-    """Releases in two processes on a full disk, among calls that still find room."""
-    ways = [ClaimLocks(tmp_path) for _ in range(3)]
-    inside, seen = [], []
+def test_order_is_certain_only_for_who_was_alone(tmp_path: Path):
+    """Another process may be cut off in the middle of any claim, now or since the last look."""
+    locks = ClaimLocks(tmp_path)
 
-    def no_room(_):
-        raise OSError(errno.ENOSPC, "no room")
+    def in_order(uid: str = "u") -> bool:
+        with locks.held(uid, cancelled=here) as lock:
+            return lock.in_order
 
-    monkeypatch.setattr(ways[0], "_try_file", no_room)
-    monkeypatch.setattr(ways[1], "_try_file", no_room)
+    assert not in_order()
+    locks.all_in_order(locks.alone())
+    assert in_order()
+    other = ClaimLocks(tmp_path)
+    assert in_order()  # it has not opened the file yet
+    with other.held("v", cancelled=here):
+        assert locks.alone() is None
+    assert not in_order()
+    del other
+    gc.collect()
+    assert not in_order()
+    locks.all_in_order(locks.alone())
+    assert in_order()
 
-    def enter(number: int) -> None:
-        with ways[number % 3].held("u", cancelled=here, without_room=True):
-            inside.append(number)
-            seen.append(len(inside))
-            inside.remove(number)
 
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(enter, range(60)))
-    assert seen == [1] * 60
+def test_who_leaves_disorder_is_looked_at_again(tmp_path: Path):
+    """A call that ended in the middle, and one that said so; the next that ends well has put it in order."""
+    locks = ClaimLocks(tmp_path)
+    locks.all_in_order(locks.alone())
+    with pytest.raises(KeyboardInterrupt), locks.held("u", cancelled=here):
+        raise KeyboardInterrupt
+    with locks.held("u", cancelled=here) as after:
+        assert not after.in_order
+        after.disorder = True
+    with locks.held("u", cancelled=here) as again, locks.held("v", cancelled=here) as other:
+        assert (again.in_order, other.in_order) == (False, True)
+    with locks.held("u", cancelled=here) as last:
+        assert last.in_order
+
+
+def test_what_others_hold_costs_nothing_while_all_is_in_order(world, monkeypatch):
+    """The holds of the node's other claims are looked at only where a call may have been cut off in the middle."""
+    claims = world.claims()
+    claims.recover()
+    prepare(claims, world.allocate(a_claim(a_ref(2), 2)))
+    looks = []
+    real = Store.holds
+    monkeypatch.setattr(Store, "holds", lambda store: looks.append(1) or real(store))
+    ref = world.allocate(a_claim(a_ref(1), 0, 1))
+    prepare(claims, ref)
+    prepare(claims, ref)
+    claims.unprepare(ref)
+    assert looks == []
+    other = world.claims()
+    other.unprepare(ref)
+    claims.unprepare(ref)
+    assert len(looks) == 2  # two processes are at it: each may have been killed anywhere
+
+
+def test_hold_left_behind_by_another_process_is_dropped_with_its_claim(world):
+    """It was killed after taking the hold; the one that stays finds it, though it knew all to be in order before."""
+    claims = world.claims()
+    claims.recover()
+    ref = world.allocate(a_claim(a_ref(), 0))
+    with pytest.raises(Crash):
+        prepare(world.claims(CountingDisk(1, Crash, late=True)), ref)
+    assert world.holds() == {device(0): "uid-1"}
+    claims.unprepare(ref)
+    assert world.is_clear()
 
 
 def test_another_claims_hold_is_not_dropped(tmp_path: Path):

@@ -1,6 +1,7 @@
 """Finding the way back, at start and by timer."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from structlog.testing import capture_logs
 
 from api.names import ClaimRef
 from api.refusals import BadInput, Refused
+from kubeletplugin.claims.locks import FILE
 from kubeletplugin.claims.recovery import RECHECK_SECONDS, Recovered
 from kubeletplugin.claims.states import Event
 from kubeletplugin.disk import LocalDisk
@@ -80,10 +82,9 @@ def test_files_follow_the_drivers(two):
 
 
 def test_leftovers_of_nobody_are_removed(two):
-    """Holds, CDI files, locks and temporary files without a record behind them; ours only."""
+    """Holds, CDI files and temporary files without a record behind them; ours only."""
     disk = LocalDisk()
     disk.link(two.state_dir / "devices" / device(3), "uid-9")
-    (two.state_dir / "locks" / "uid-8.lock").touch()
     (two.state_dir / "claims" / "uid-7.json.1234.tmp").write_bytes(b"{")
     (two.state_dir / "released" / "uid-6.json.1.tmp").write_bytes(b"{")
     path = min(two.cdi_dir.iterdir())
@@ -111,7 +112,7 @@ def test_directories_that_were_deleted_are_made_again(two):
     """Somebody cleans up too much: the plugin goes on."""
     claims = two.claims()
     for path in (two.state_dir / "released", two.state_dir / "locks"):
-        path.rmdir()
+        shutil.rmtree(path)
     claims.recover()
     claims.unprepare(a_ref(1))
     _agree(two, "uid-2")
@@ -144,7 +145,7 @@ def test_release_marks_of_an_earlier_boot_go_at_once(two):
 @pytest.mark.parametrize("room", ["released", "locks", "devices", "claims"])
 def test_what_stands_in_a_files_place_keeps_no_claim_from_being_released(two, room, loop):
     """Nor the plugin from starting, nor other claims from anything."""
-    name = {"released": "uid-1.json", "locks": "uid-1.lock", "devices": device(1), "claims": "uid-1.json"}[room]
+    name = {"released": "uid-1.json", "locks": FILE, "devices": device(1), "claims": "uid-1.json"}[room]
     path = two.state_dir / room / name
     path.unlink(missing_ok=True)
     path.symlink_to(path.name) if loop else path.mkdir()
@@ -199,7 +200,7 @@ def test_lost_device_is_told_once_and_spoils_nobody(two):
     assert two.cdi_uids() == {"uid-1"}
     ((ref, reason),) = two.told
     assert ref == a_ref(2)
-    assert reason.what == f"claim team-a/train-2: {device(2)} is gone from node-a while the claim is prepared"
+    assert reason.what == f"claim team-a/train-2: {device(2)} on node-a is lost while the claim is prepared"
     assert reason.remedy == (
         "delete the pod and the claim for another device; "
         "to see what node-a has: kubectl get nodeinventory node-a -o yaml"

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from api.claims import Config
+from api.claims import Config, PodRef
 from api.hardware import LeftOut
 from api.names import ClaimRef
 from kubeletplugin.claims.refusals import BadUid, Busy, Cancelled, Changing, HeldUnreadably, Late, NewerRecord
+from kubeletplugin.claims.states import Event
 from tests.support.claims_world import DRIVER, World, a_claim, a_ref, a_result, device, prepare, refusal
 
 TRAIN = ClaimRef("team-a", "train", "u-train")
@@ -242,7 +243,7 @@ def test_refusal_is_logged_with_its_fields(world):
     """One closing line for a claim, with outcome and seconds."""
     with capture_logs() as logs:
         refusal(lambda: prepare(world.claims(), a_ref()))
-        prepare(world.claims(), world.allocate(a_claim(a_ref(), 0)))
+        prepare(world.claims(), world.allocate(replace(a_claim(a_ref(), 0), pods=(PodRef("train-0", "u-0"),))))
         world.claims().unprepare(a_ref())
     assert [
         {key: value for key, value in entry.items() if key not in {"seconds", "why", "remedy"}} for entry in logs
@@ -254,6 +255,7 @@ def test_refusal_is_logged_with_its_fields(world):
             "uid": "uid-1",
             "node": "node-a",
             "kind": "Gone",
+            "pods": [],
         },
         {
             "event": "claim prepared",
@@ -262,6 +264,7 @@ def test_refusal_is_logged_with_its_fields(world):
             "uid": "uid-1",
             "node": "node-a",
             "devices": [GPU],
+            "pods": ["train-0"],
             "was": "absent",
         },
         {
@@ -273,3 +276,30 @@ def test_refusal_is_logged_with_its_fields(world):
             "was": "ready",
         },
     ]
+
+
+def test_pods_are_told_once_the_claim_was_read(world):
+    """Those that it is reserved for, and sixteen at most: hundreds may share a claim."""
+    pods = tuple(PodRef(f"pod-{n}", f"u-{n}") for n in range(20))
+    prepare(world.claims(), world.allocate(a_claim(SERVE, 0)))
+    world.allocate(replace(a_claim(TRAIN, 0), pods=pods))
+    _refused(world, TRAIN)
+    assert world.told_pods == [pods[:16]]
+    world.allocate(replace(a_claim(replace(TRAIN, uid="u-new"), 0), pods=pods))
+    _refused(world, TRAIN)
+    assert world.told_pods[-1] == (), "they wait for the new claim, not for this one"
+
+
+def test_a_mistake_of_ours_is_told(world, monkeypatch):
+    """The kubelet gets the exception; users get a reason, and the call is counted."""
+    ref = world.allocate(a_claim(TRAIN, 0))
+    claims = world.claims()
+    monkeypatch.setattr("kubeletplugin.claims.prepare.record_of", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        prepare(claims, ref)
+    ((_, reason),) = world.told
+    assert (reason.what, reason.remedy) == (
+        "claim team-a/train: internal error of the plugin on node-a: ZeroDivisionError: division by zero",
+        f"{AGAIN}; if it lasts, write a bug report with what the plugin's log says of u-train",
+    )
+    assert [call[:2] for call in world.done] == [(Event.PREPARE, "Defect")]

@@ -224,6 +224,16 @@ def test_no_gpu_where_sysfs_shows_some_is_not_there_yet(discover: Discover) -> N
     assert refused.value.reason.what == "NVML lists no GPU, but sysfs shows 0000:53:00.0, 0000:64:00.0"
 
 
+def test_no_gpu_where_this_boot_had_some_is_a_machine_that_lost_them(two_root: Path) -> None:
+    """A node's only GPU fell off the bus: that is to be told, not to be waited for. Another boot's GPUs are none of this."""
+    boot_id = (two_root / "proc/sys/kernel/random/boot_id").read_text().strip()
+    places = (Path("/"), two_root / "sys", two_root / "proc")
+    with installed(FakeNvml()):
+        assert NvmlSource(*places, found_before=lambda boot: boot == boot_id).discover().gpus == ()
+        with pytest.raises(Refused):
+            NvmlSource(*places, found_before=lambda boot: boot != boot_id).discover()
+
+
 def test_gpus_of_other_drivers_are_left_out_for_good(tmp_path: Path) -> None:
     """A card given to a virtual machine is not waited for; one without driver is."""
     render(a_machine(), tmp_path, nodes="plain")

@@ -178,6 +178,30 @@ def test_missing_permission_for_device_nodes_is_refused(tmp_path: Path, monkeypa
     assert refused.value.reason == CannotMakeNodes(tmp_path / "dev/nvidiactl", "Operation not permitted")
 
 
+def test_auto_takes_files_where_nodes_are_not_permitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an ordinary user, or in a user namespace: the same names, and nothing left of the trial."""
+
+    def mknod(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "mknod", mknod)
+    render(a_machine(), tmp_path, nodes="auto")
+    found = {path.name: path.is_file() for path in (tmp_path / "dev").iterdir()}
+    assert found == dict.fromkeys(("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"), True)
+
+
+def test_auto_makes_device_nodes_where_it_may(tmp_path: Path) -> None:
+    """As `devices` does."""
+    try:
+        os.mknod(tmp_path / "probe", 0o600 | stat.S_IFCHR, os.makedev(195, 0))
+    except PermissionError:
+        pytest.skip("this process may not make device nodes")
+    root = tmp_path / "root"
+    render(a_machine(), root, nodes="auto")
+    kinds = {path.name: stat.S_ISCHR(path.lstat().st_mode) for path in (root / "dev").iterdir()}
+    assert kinds == dict.fromkeys(("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"), True)
+
+
 def test_device_nodes_have_the_numbers_of_the_file(tmp_path: Path) -> None:
     """Real character devices, which a container runtime can inject; unchanged ones keep their inode."""
     machine = a_machine(TWO_GPUS.replace("0000:53:00.0, numa: 0", "0000:53:00.0, minor: 4"))

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from api.names import ClaimRef
 from api.refusals import BadInput, Refused
-from tests.support.kubelet import Kubelet
+from cli.sandbox.kubelet import Registry
 from tests.support.plugin_sockets import Fake, a_device
 
 A, B, C = (("team-a", f"train-{uid}", uid) for uid in ("a", "b", "c"))
@@ -27,7 +27,7 @@ def version(request):
 
 @pytest.fixture
 def kubelet(node, version):
-    with Kubelet(node.registry, dra_versions=(version,), health_versions=()) as made:
+    with Registry(node.registry, dra_versions=(version,), health_versions=()) as made:
         yield made
 
 

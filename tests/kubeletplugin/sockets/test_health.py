@@ -6,16 +6,16 @@ from queue import Empty
 import grpc
 import pytest
 
-from kubeletplugin.sockets.health import STALE_SECONDS, STREAMS_MAX
+from cli.sandbox.kubelet import Registry
+from kubeletplugin.sockets.health import STALE_SECONDS, STREAMS_MAX, DeviceHealth
 from kubeletplugin.sockets.server import CALL_WORKERS
-from tests.support.kubelet import Kubelet
 from tests.support.plugin_sockets import Fake
 
 
 @pytest.fixture
 def kubelet(node):
     """Opens no stream by itself."""
-    with Kubelet(node.registry, health_versions=()) as made:
+    with Registry(node.registry, health_versions=()) as made:
         yield made
 
 
@@ -50,15 +50,23 @@ class Changes:
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha1"])
-def test_every_device_is_unknown(node, kubelet, streams, version):
-    """Nobody looks at the devices yet, and nothing else is claimed; our time replaces the kubelet's 30 s."""
-    node.plugin(devices=lambda: [("p", "gpu-0"), ("q", "gpu-1")]).start()
+def test_every_device_is_told_as_it_is(node, kubelet, streams, version):
+    """Unknown, healthy or not, with its message cut to what the kubelet takes; our time replaces the kubelet's 30 s."""
+    devices = [
+        DeviceHealth("p", "gpu-0", None, "nobody has looked"),
+        DeviceHealth("q", "gpu-1", True),
+        DeviceHealth("q", "gpu-2", False, "lost" * 300),
+    ]
+    node.plugin(devices=lambda: devices).start()
     kubelet.scan()
     report = streams(version).report()
     assert [(entry.device.pool_name, entry.device.device_name, entry.health) for entry in report.devices] == [
         ("p", "gpu-0", 0),
-        ("q", "gpu-1", 0),
+        ("q", "gpu-1", 1),
+        ("q", "gpu-2", 2),
     ]
+    assert [entry.message for entry in report.devices][:2] == ["nobody has looked", ""]
+    assert len(report.devices[2].message.encode()) <= 1024
     assert {entry.health_check_timeout_seconds for entry in report.devices} == {STALE_SECONDS}
     assert all(entry.last_updated_time > 0 for entry in report.devices)
 
@@ -72,13 +80,13 @@ def test_no_devices_is_said_too(node, kubelet, streams):
 
 def test_a_change_is_said_at_once_to_every_stream(node, kubelet, streams):
     """Long before the next interval."""
-    found = [("p", "gpu-0")]
+    found = [DeviceHealth("p", "gpu-0")]
     plugin = node.plugin(devices=lambda: list(found), resend_seconds=3600)
     plugin.start()
     kubelet.scan()
     both = [streams("v1"), streams("v1alpha1")]
     assert [len(stream.report().devices) for stream in both] == [1, 1]
-    found.append(("p", "gpu-1"))
+    found.append(DeviceHealth("p", "gpu-1"))
     plugin.devices_changed()
     assert [len(stream.report().devices) for stream in both] == [2, 2]
 
@@ -110,7 +118,7 @@ def test_kubelet_that_is_gone_is_noticed_at_once(node, streams):
     changes = Changes()
     plugin = node.plugin(changed=changes, resend_seconds=3600)
     plugin.start()
-    with Kubelet(node.registry) as kubelet:
+    with Registry(node.registry) as kubelet:
         [registered] = kubelet.scan()
         registered.stream.report()
         assert plugin.registered()
@@ -188,7 +196,7 @@ def test_devices_are_asked_for_without_a_lock(node, kubelet, streams):
         if len(calls) == 1:
             entered.set()
             assert leave.wait(10)
-        return [("p", "gpu-0")]
+        return [DeviceHealth("p", "gpu-0")]
 
     plugin = node.plugin(devices=devices)
     plugin.start()

@@ -9,9 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from api.refusals import BadInput, Refused
+from cli.sandbox.kubelet import NotRegistered, Registry
 from kubeletplugin.sockets.registered import STREAM_GRACE_SECONDS
 from kubeletplugin.sockets.registration import SUPPORTED_VERSIONS
-from tests.support.kubelet import Kubelet, NotRegistered
 from tests.support.plugin_sockets import DRIVER, Fake
 
 OLD, NEW, DEAD = (f"{digit * 8}-0000-0000-0000-000000000000" for digit in "123")
@@ -27,7 +27,7 @@ def dead_socket(path):
 
 @pytest.fixture
 def kubelet(node):
-    with Kubelet(node.registry) as made:
+    with Registry(node.registry) as made:
         yield made
 
 
@@ -138,13 +138,13 @@ def test_rolling_update_keeps_one_instance_registered_throughout(node):
     old_work, new_work = Fake(), Fake()
     old, new = node.plugin(old_work, pod_uid=OLD), node.plugin(new_work, pod_uid=NEW)
     old.start()
-    with Kubelet(node.registry) as first:
+    with Registry(node.registry) as first:
         first.scan()
         new.start()
         first.scan()
         first.plugin(DRIVER).prepare([CLAIM])
         assert (len(old_work.calls), len(new_work.calls)) == (0, 1)
-    with Kubelet(node.registry) as second:
+    with Registry(node.registry) as second:
         assert len(second.scan()) == 2
         old.stop()
         assert second.scan() == []
@@ -211,7 +211,7 @@ def test_registrar_goes_first_and_calls_in_flight_get_their_grace(node):
     fake.on_prepare = prepare
     plugin = node.plugin(fake)
     plugin.start()
-    with Kubelet(node.registry, health_versions=("v1",)) as kubelet:
+    with Registry(node.registry, health_versions=("v1",)) as kubelet:
         [registered] = kubelet.scan()
         call = registered.prepare_call([CLAIM])
         assert entered.wait(10)
@@ -263,7 +263,7 @@ def test_kubelet_without_streams_counts_while_the_sockets_are_there(node):
     plugin = node.plugin()
     plugin.start()
     assert not plugin.registered()
-    with Kubelet(node.registry, health_versions=()) as kubelet:
+    with Registry(node.registry, health_versions=()) as kubelet:
         kubelet.scan()
         assert plugin.registered()
         node.paths().registration.unlink()
@@ -293,12 +293,12 @@ def test_kubelet_that_lost_its_stream_service_counts_after_a_while(node):
     changed = threading.Event()
     plugin = node.plugin(monotonic=lambda: now[0], changed=changed.set)
     plugin.start()
-    with Kubelet(node.registry) as newer:
+    with Registry(node.registry) as newer:
         newer.scan()[0].stream.report()
         changed.clear()
     assert changed.wait(10)
     assert not plugin.registered()
-    with Kubelet(node.registry, health_versions=()) as older:
+    with Registry(node.registry, health_versions=()) as older:
         older.scan()
         assert not plugin.registered()
         assert plugin.next_change() == STREAM_GRACE_SECONDS
@@ -310,7 +310,7 @@ def test_kubelet_that_lost_its_stream_service_counts_after_a_while(node):
 def test_refusal_by_the_kubelet_is_logged_and_does_not_count(node):
     """With the kubelet's own words."""
 
-    class Picky(Kubelet):
+    class Picky(Registry):
         def why_not(self, info):
             return "driver name is taken"
 
@@ -327,7 +327,7 @@ def test_refusal_by_the_kubelet_is_logged_and_does_not_count(node):
 def test_older_kubelet_takes_v1beta1(node):
     """The first entry of our list that it knows."""
     node.plugin().start()
-    with Kubelet(node.registry, dra_versions=("v1beta1",), health_versions=("v1alpha1",)) as kubelet:
+    with Registry(node.registry, dra_versions=("v1beta1",), health_versions=("v1alpha1",)) as kubelet:
         [plugin] = kubelet.scan()
         assert plugin.pb.DESCRIPTOR.package == "k8s.io.kubelet.pkg.apis.dra.v1beta1"
         assert plugin.prepare([CLAIM]).claims["u"].error == ""
