@@ -3,13 +3,15 @@
 import argparse
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from api.hardware import Gpu, Machine, Nic
 from api.inventory import Owner, encode_spec
 from api.names import gpu_device_name
+from cli import tree
+from cli.columns import columns
 from kubeletplugin.discovery.nvml import NvmlSource
 from kubeletplugin.discovery.simulated import SimulatedSource
 
@@ -31,7 +33,7 @@ def add(subparsers: Any) -> None:
     sub.add_argument("--sysfs-root", type=Path, default=Path("/sys"), help="sysfs (default /sys)")
     sub.add_argument("--proc-root", type=Path, default=Path("/proc"), help="procfs (default /proc)")
     sub.add_argument(
-        "-o", "--output", choices=("table", "json"), default="table", help="json is a NodeInventory's spec"
+        "-o", "--output", choices=("table", "tree", "json"), default="table", help="json is a NodeInventory's spec"
     )
     sub.set_defaults(run=run)
 
@@ -41,6 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     machine = _discover(arguments)
     if arguments.output == "json":
         print(json.dumps(encode_spec(Owner(arguments.node, ""), machine)["spec"], indent=2))
+    elif arguments.output == "tree":
+        print("\n".join(tree.lines(machine, _driver(machine))))
     else:
         print(table(machine))
     return 0
@@ -55,16 +59,20 @@ def _discover(arguments: argparse.Namespace) -> Machine:
 
 def table(machine: Machine) -> str:
     """The machine for people, each part a table."""
-    driver = f"driver {machine.driver.version or 'unknown'}, CUDA {machine.driver.cuda_version or 'unknown'}"
-    parts = [f"{driver}{' (simulated)' if machine.simulated else ''}"]
+    parts = [_driver(machine)]
     gpu_heads = ("GPU", "PRODUCT", "MEMORY", "MIG", "MINOR", "ROOT", "SWITCH", "NUMA", "UUID")
-    parts.append(_columns(gpu_heads, map(_gpu_row, machine.gpus)) if machine.gpus else "no GPU")
+    parts.append(columns(gpu_heads, map(_gpu_row, machine.gpus)) if machine.gpus else "no GPU")
     if machine.nics:
         nic_heads = ("NIC", "KIND", "NAMES", "ROOT", "SWITCH", "NUMA", "VIRTUAL OF")
-        parts.append(_columns(nic_heads, map(_nic_row, machine.nics)))
+        parts.append(columns(nic_heads, map(_nic_row, machine.nics)))
     if machine.left_out:
-        parts.append(_columns(("LEFT OUT", "WHY"), ((item.what, item.why) for item in machine.left_out)))
+        parts.append(columns(("LEFT OUT", "WHY"), ((item.what, item.why) for item in machine.left_out)))
     return "\n\n".join(parts)
+
+
+def _driver(machine: Machine) -> str:
+    driver = f"driver {machine.driver.version or 'unknown'}, CUDA {machine.driver.cuda_version or 'unknown'}"
+    return f"{driver}{' (simulated)' if machine.simulated else ''}"
 
 
 def _gpu_row(gpu: Gpu) -> Sequence[object]:
@@ -79,12 +87,3 @@ def _nic_row(nic: Nic) -> Sequence[object]:
     names = ",".join((*nic.net_names, *nic.rdma_names)) or None
     place = nic.place
     return place.address, nic.kind, names, place.root, place.switch, place.numa_node, nic.physical_function
-
-
-def _columns(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns as wide as they need to be, `-` for what is not known, nothing behind the last."""
-    lines = [tuple(heads), *(tuple("-" if cell is None else str(cell) for cell in row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )

@@ -5,9 +5,11 @@ import sys
 from collections.abc import Sequence
 
 from api import program
-from cli import discover, machine, version
+from cli import demo, discover, machine, version
+from cli.doctor import command as doctor
+from cli.status import command as status
 
-_SUBCOMMANDS = (discover, machine, version)
+_SUBCOMMANDS = (demo, discover, doctor, machine, status, version)
 """Each module says its flags in `add(subparsers)` and names the function that runs it."""
 
 

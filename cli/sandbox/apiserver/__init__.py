@@ -4,7 +4,8 @@ It answers as kube-apiserver 1.37.2 does; `tests/contract` asks both the same. K
 nor run (selectors, x-kubernetes-validations, admission policies); built-in kinds outside resource.k8s.io are taken
 without a schema; collection of owned objects, of namespaces and of definitions has ended when a delete is answered, but
 objects whose owners never existed stay until `deletion.collect()`; bookmarks come also when nothing has changed; apply
-does not check the types of values; tables, protobuf, aggregated discovery and `sendInitialEvents` are not offered.
+does not check the types of values; protobuf, schemas in OpenAPI and aggregated discovery are not
+offered.
 """
 
 from cli.sandbox.apiserver.http import Request

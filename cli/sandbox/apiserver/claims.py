@@ -41,11 +41,11 @@ def fill_in(spec: Mapping[str, Any], status: Mapping[str, Any]) -> None:
     for request in (spec.get("devices") or {}).get("requests") or ():
         exactly = [] if request.get("exactly") is None else [request["exactly"]]
         for wish in (*exactly, *(request.get("firstAvailable") or ())):
-            wish.setdefault("allocationMode", "ExactCount")
+            wish["allocationMode"] = wish.get("allocationMode") or "ExactCount"
             if wish["allocationMode"] == "ExactCount":
                 wish["count"] = wish.get("count") or 1
             for toleration in wish.get("tolerations") or ():
-                toleration.setdefault("operator", "Equal")
+                toleration["operator"] = toleration.get("operator") or "Equal"
             wanted = (wish.get("capacity") or {}).get("requests") or {}
             wanted.update({name: canonical(amount) for name, amount in wanted.items()})
     for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
@@ -66,14 +66,27 @@ def template_faults(obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> li
     spec = obj.get("spec") or {}
     if old is not None:
         return [] if spec == old.get("spec") else [invalid_value("spec", None, "field is immutable")]
-    return _spec(spec.get("spec") or {}, "spec.spec")
+    return _template_metadata(spec.get("metadata") or {}) + _spec(spec.get("spec") or {}, "spec.spec")
+
+
+def _template_metadata(meta: Mapping[str, Any]) -> list[Cause]:
+    found = []
+    for key in meta.get("annotations") or {}:
+        found += formats.label_name(key.lower(), "spec.metadata.annotations")
+    for key, value in (meta.get("labels") or {}).items():
+        found += formats.label_name(key, "spec.metadata.labels")
+        found += formats.label_value(value, "spec.metadata.labels")
+    others = (name for name in meta if name not in ("annotations", "labels") and meta[name])
+    return found + [forbidden_field(f"spec.metadata.{name}", "cannot be set") for name in others]
 
 
 def class_faults(obj: Mapping[str, Any], _old: Mapping[str, Any] | None) -> list[Cause]:
     """Everything the API has against a DeviceClass."""
     spec = obj.get("spec") or {}
     found = items(spec.get("selectors") or [], SELECTORS, _selector, "spec.selectors")
-    return found + items(spec.get("config") or [], CONFIGS, _opaque, "spec.config")
+    found += items(spec.get("config") or [], CONFIGS, _opaque, "spec.config")
+    name = spec.get("extendedResourceName")
+    return found + (formats.extended_resource(name, "spec.extendedResourceName") if name is not None else [])
 
 
 def _request_names(spec: Mapping[str, Any]) -> Names:
@@ -155,11 +168,13 @@ def _selector(selector: Mapping[str, Any], at: str) -> list[Cause]:
 
 def _constraint(constraint: Mapping[str, Any], at: str, names: Names) -> list[Cause]:
     found = _covered(constraint, at, names)
-    for field in ("matchAttribute", "distinctAttribute"):
-        if constraint.get(field):
-            return found + formats.fully_qualified_name(constraint[field], f"{at}.{field}")
-    rule = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
-    return [*found, required(at, rule)]
+    given = [field for field in ("matchAttribute", "distinctAttribute") if constraint.get(field) is not None]
+    if not given:
+        rule = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+        return [*found, required(at, rule)]
+    for field in given:
+        found += formats.fully_qualified_name(constraint[field], f"{at}.{field}")
+    return found
 
 
 def _covered(holder: Mapping[str, Any], at: str, names: Names) -> list[Cause]:

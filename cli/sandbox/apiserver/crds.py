@@ -38,6 +38,7 @@ def kinds_of(crd: Mapping[str, Any]) -> list[Kind]:
                 selectable=selectable,
                 shape=from_object_schema(schema),
                 schema=schema,
+                printer_columns=tuple(version.get("additionalPrinterColumns") or ()),
             )
         )
     return kinds

@@ -21,7 +21,7 @@ from cli.sandbox.apiserver.statuses import (
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_LABEL_NAME = re.compile(rf"({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?")
+_LABEL_NAME = re.compile(rf"(?:(?P<domain>{_SUBDOMAIN})/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _C_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER = r"(0|[1-9]\d*)"
@@ -118,6 +118,19 @@ def fully_qualified_name(value: str, at: str) -> list[Cause]:
         rule = "a fully qualified name must be a domain and a name separated by a slash"
         found.append(invalid_value(at, value, rule))
     return found
+
+
+def extended_resource(name: str, at: str) -> list[Cause]:
+    """A resource's name that pods can ask for: with a domain that is not Kubernetes' own, and fit for a quota's name."""
+    found = []
+    if "/" not in name:
+        rule = "a name must be a domain-prefixed path, such as 'example.com/my-prop'"
+        found.append(invalid_value(at, name, rule))
+    elif "kubernetes.io/" in name:
+        found.append(invalid_value(at, name, 'must not have "kubernetes.io/" domain'))
+    if name.startswith("requests."):
+        found.append(invalid_value(at, name, 'must not have "requests." prefix'))
+    return found + [invalid_value(at, name, cause.message) for cause in label_name(f"requests.{name}", at)]
 
 
 def _c_identifier(value: str, at: str) -> list[Cause]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from cli.sandbox.apiserver import discovery, reads, routes
+from cli.sandbox.apiserver import binding, discovery, openapi, reads, routes, tables
 from cli.sandbox.apiserver.access import verb_of
 from cli.sandbox.apiserver.faults import Answer, Drop, Hold
+from cli.sandbox.apiserver.kinds import Served
 from cli.sandbox.apiserver.routes import Route, Target
 from cli.sandbox.apiserver.statuses import ApiError, bad_request, invalid_options, method_not_allowed, required
 from cli.sandbox.apiserver.watch import Watch
@@ -113,7 +114,7 @@ class Handler(BaseHTTPRequestHandler):
     ) -> None:
         if target.parts[:1] and target.parts[0] in HEALTH:
             self._send_text(200, "ok")
-        elif (told := discovery.answer(self.api.served, target.parts)) is not None:
+        elif (told := _told_of_itself(self.api.served, target)) is not None:
             if method != "GET":
                 raise method_not_allowed()
             self.api.access.check(user, "get", target.path, None, "")
@@ -137,12 +138,16 @@ class Handler(BaseHTTPRequestHandler):
         self.api.access.check(user, verb, target.path, route.kind, route.name)
         writer = self._writer(target, content_type)
         match method, bool(route.name):
+            case "POST", True if route.subresource == routes.BINDING[1]:
+                send(201, binding.bind(self.api.store, route.kind, route.key, _parsed_object(body, content_type)))
+            case _, True if route.subresource == routes.BINDING[1]:
+                raise method_not_allowed()
             case "GET", True:
-                send(200, reads.get(self.api.store, route))
+                send(200, self._as_asked(route, reads.get(self.api.store, route)))
             case "GET", False if verb == "watch":
                 self._watch(route, target)
             case "GET", False:
-                send(200, reads.listed(self.api.store, route, target))
+                send(200, self._as_asked(route, reads.listed(self.api.store, route, target)))
             case "POST", False:
                 self._need_namespace(route)
                 made = self.api.writes.create(route.kind, route.namespace, _parsed_object(body, content_type), writer)
@@ -162,6 +167,11 @@ class Handler(BaseHTTPRequestHandler):
                 send(200, self._delete_collection(route, target, _options(target, body)))
             case _:
                 raise method_not_allowed()
+
+    def _as_asked(self, route: Route, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        if tables.wanted(self.headers.get("Accept") or ""):
+            return tables.table(route.kind, body, self.api.store.now())
+        return body
 
     def _need_namespace(self, route: Route) -> None:
         if route.kind.namespaced and not route.namespace:
@@ -219,6 +229,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.flush()
         for event in watch:
+            if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
+                event["object"] = self._as_asked(route, event["object"])
             line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
             self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
             self.wfile.flush()
@@ -240,6 +252,10 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
+
+
+def _told_of_itself(served: Served, target: Target) -> Mapping[str, Any] | None:
+    return discovery.answer(served, target.parts) or openapi.answer(served, target.parts)
 
 
 def _parsed(body: bytes, *, yaml_too: bool) -> Any:

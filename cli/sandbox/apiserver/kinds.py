@@ -39,6 +39,7 @@ class Kind:
     schema: Mapping[str, Any] | None = None
     stored_as: tuple[str, str] | None = None
     renames: Renames = ()
+    printer_columns: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def api_version(self) -> str:

@@ -11,6 +11,7 @@ from cli.sandbox.apiserver.statuses import ApiError, no_such_path
 from cli.sandbox.apiserver.store import Key
 
 SUBRESOURCES = ("status",)
+BINDING = ("pods", "binding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def resource(served: Served, target: Target) -> Route:
     subresource = rest[2] if len(rest) > 2 else ""
     if kind is None or bool(namespace) > kind.namespaced or (name and kind.namespaced and not namespace):
         raise no_such_path()
-    if subresource and not (subresource == "status" and kind.status):
+    if subresource and not (subresource == "status" and kind.status) and (kind.resource, subresource) != BINDING:
         raise no_such_path()
     return Route(kind, namespace, name, subresource)
 

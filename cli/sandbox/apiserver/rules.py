@@ -10,7 +10,7 @@ from cli.sandbox.apiserver import claims, crds, formats, known, schema, slices
 from cli.sandbox.apiserver.bodies import without_nulls
 from cli.sandbox.apiserver.kinds import Kind
 from cli.sandbox.apiserver.quantity import canonical
-from cli.sandbox.apiserver.statuses import Cause, bad_request, invalid_value, required
+from cli.sandbox.apiserver.statuses import ApiError, Cause, bad_request, invalid_value, required
 
 __all__ = ["Cause", "faults", "prepared", "unknown_fields"]
 
@@ -28,7 +28,7 @@ _CHECKS: Mapping[str, Check] = {
 
 def unknown_fields(kind: Kind, obj: Mapping[str, Any]) -> list[str]:
     """Fields that the kind does not have, as far as it is known here which it has."""
-    return (known.pruned(kind.resource, obj) if kind.schema is None else schema.pruned(obj, kind.schema))[1]
+    return (_read(kind, obj) if kind.schema is None else schema.pruned(obj, kind.schema))[1]
 
 
 def prepared(kind: Kind, obj: Mapping[str, Any], now: str) -> Obj:
@@ -36,15 +36,24 @@ def prepared(kind: Kind, obj: Mapping[str, Any], now: str) -> Obj:
     if kind.schema is not None:
         defaulted: Obj = schema.with_defaults(schema.pruned(obj, kind.schema)[0], kind.schema)
         return defaulted
-    fit: Obj = without_nulls(copy.deepcopy(known.pruned(kind.resource, obj)[0]))
+    fit: Obj = without_nulls(copy.deepcopy(_read(kind, obj)[0]))
     try:
         _fill_in(kind, fit, now)
     except ValueError:  # the one text that decoding a typed object looks into
         rule = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        raise bad_request(
-            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {rule}'
-        ) from None
+        raise _unreadable(kind, rule) from None
     return fit
+
+
+def _read(kind: Kind, obj: Mapping[str, Any]) -> tuple[Obj, list[str]]:
+    try:
+        return known.pruned(kind.resource, obj)
+    except known.WrongTypeError as error:
+        raise _unreadable(kind, str(error)) from None
+
+
+def _unreadable(kind: Kind, why: str) -> ApiError:
+    return bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
 
 
 def _fill_in(kind: Kind, fit: Obj, now: str) -> None:

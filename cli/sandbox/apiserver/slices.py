@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cli.sandbox.apiserver import formats
+from cli.sandbox.apiserver import formats, nodeselectors
 from cli.sandbox.apiserver.formats import items, unique
 from cli.sandbox.apiserver.quantity import canonical
 from cli.sandbox.apiserver.statuses import (
@@ -60,11 +60,11 @@ def fill_in(obj: Mapping[str, Any], now: str) -> None:
 
 def _canonical_counters(holder: Mapping[str, Any]) -> None:
     for counter in (holder.get("counters") or {}).values():
-        counter["value"] = canonical(counter.get("value"))
+        counter["value"] = canonical(counter.get("value", 0))
 
 
 def _canonical_capacity(capacity: dict[str, Any]) -> None:
-    capacity["value"] = canonical(capacity.get("value"))
+    capacity["value"] = canonical(capacity.get("value", 0))
     policy = capacity.get("requestPolicy") or {}
     if "default" in policy:
         policy["default"] = canonical(policy["default"])
@@ -126,16 +126,16 @@ def _pool(pool: Mapping[str, Any]) -> list[Cause]:
 
 def _node_selection(spec: Mapping[str, Any]) -> list[Cause]:
     found = []
-    chosen = [f"`{name}`" for name in _SELECTIONS if spec.get(name)]
+    chosen = [f"`{name}`" for name in _SELECTIONS if _is_set(spec, name)]
     if spec.get("nodeName") == "":
         found.append(invalid_value("spec.nodeName", "", "must be either unset or set to a non-empty string"))
     elif spec.get("nodeName"):
         found += formats.subdomain(spec["nodeName"], "spec.nodeName")
-    terms = (spec.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
-    if spec.get("nodeSelector") and not terms:
-        rule = "must have at least one node selector term"
-        found.append(required("spec.nodeSelector.nodeSelectorTerms", rule))
-    if spec.get("nodeSelector") and len(terms) != 1:
+    selector = spec.get("nodeSelector")
+    terms = (selector or {}).get("nodeSelectorTerms") or []
+    if selector is not None:
+        found += nodeselectors.faults(selector, "spec.nodeSelector")
+    if selector is not None and len(terms) != 1:
         rule = "must have exactly one node selector term"
         found.append(invalid_value("spec.nodeSelector.nodeSelectorTerms", terms, rule))
     found += [
@@ -235,16 +235,32 @@ def _counters(holder: Mapping[str, Any], name_field: str, at: str) -> list[Cause
 
 
 def _device_node(device: Mapping[str, Any], at: str, *, per_device: bool) -> list[Cause]:
-    chosen = [f"`{name}`" for name in ("nodeName", "nodeSelector", "allNodes") if device.get(name)]
+    selector = device.get("nodeSelector")
+    chosen = [f"`{name}`" for name in ("nodeName", "nodeSelector", "allNodes") if _is_set(device, name)]
     if not per_device:
         rule = (
             "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in "
             "the ResourceSlice spec"
         )
-        return [invalid_value(at, None, rule)] if chosen else []
+        given = any(device.get(name) is not None for name in ("nodeName", "nodeSelector", "allNodes"))
+        return [invalid_value(at, None, rule)] if given else []
+    found = [] if selector is None else nodeselectors.faults(selector, f"{at}.nodeSelector")
+    if device.get("nodeName") == "":
+        found.append(invalid_value(f"{at}.nodeName", "", "must not be empty"))
+    elif device.get("nodeName"):
+        found += formats.subdomain(device["nodeName"], f"{at}.nodeName")
+    if device.get("allNodes") is False:
+        found.append(invalid_value(f"{at}.allNodes", value=False, detail="must be either unset or set to true"))
     if not chosen:
-        return [required(at, _ONE_PER_DEVICE)]
-    return [invalid_value(at, "{" + ", ".join(chosen) + "}", _ONE_PER_DEVICE)] if len(chosen) > 1 else []
+        found.append(required(at, _ONE_PER_DEVICE))
+    elif len(chosen) > 1:
+        found.append(invalid_value(at, "{" + ", ".join(chosen) + "}", _ONE_PER_DEVICE))
+    return found
+
+
+def _is_set(holder: Mapping[str, Any], name: str) -> bool:
+    """A selector counts though it is empty, a name or a flag does not."""
+    return holder.get(name) is not None if name == "nodeSelector" else bool(holder.get(name))
 
 
 def _binding(device: Mapping[str, Any], at: str) -> list[Cause]:

@@ -16,6 +16,9 @@ Event = dict[str, Any]
 DEFAULT_SECONDS = 1800
 """How long a watch lasts when the client does not say; the real server takes 30 to 60 minutes."""
 
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""On the bookmark after what is there already, for clients that asked for that with `sendInitialEvents` (KEP-3157)."""
+
 
 class Watch:
     """One open watch. Iterate to get its events; iteration ends when its time is up or `stopping` says so."""
@@ -41,10 +44,13 @@ class Watch:
         if not asked.isdigit():
             raise ApiError(500, "", not_a_version(asked))  # not 400: seen on 1.37.2
         self._version = int(asked)
+        self._initial = target.flag("sendInitialEvents")
 
     def __iter__(self) -> Iterator[Event]:
-        if self._version == 0:
+        if self._version == 0 or self._initial:
             yield from self._already_there()
+        if self._initial:
+            yield self._bookmark({INITIAL_EVENTS_END: "true"})
         ends = time.monotonic() + self._seconds
         bookmark_due = time.monotonic() + (self._bookmarks_seconds or 0)
         while True:
@@ -97,9 +103,9 @@ class Watch:
             gone = change.last if change.after is None else change.before
             yield self._event("DELETED", {**gone, "metadata": {**gone["metadata"], **version}})
 
-    def _bookmark(self) -> Event:
+    def _bookmark(self, annotations: Mapping[str, str] | None = None) -> Event:
         kind = self._route.kind
-        meta: Obj = {"resourceVersion": str(self._version)}
+        meta: Obj = {"resourceVersion": str(self._version), **({"annotations": annotations} if annotations else {})}
         return {
             "type": "BOOKMARK",
             "object": {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": meta},
