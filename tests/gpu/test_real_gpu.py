@@ -1,6 +1,7 @@
 """What we find on a real node, held against nvidia-smi: `make test-gpu` on a machine with an NVIDIA GPU and its driver."""
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from kubeletplugin.cdi.roots import Root
 from kubeletplugin.cdi.spec import to_document
 from kubeletplugin.cdi.validate import problems
 from kubeletplugin.discovery.nvml import NvmlSource
+from kubeletplugin.health.nvml import NvmlProbe
 
 pytestmark = pytest.mark.gpu
 
@@ -52,3 +54,35 @@ def test_builtin_cdi_names_only_what_is_there(machine):
     paths = [mount["hostPath"] for each in edits for mount in each.get("mounts", [])]
     paths += [node.get("hostPath", node["path"]) for each in edits for node in each.get("deviceNodes", [])]
     assert [path for path in paths if not Path(path).exists()] == []
+
+
+class TwoLooks:
+    """A bedside that keeps the looks."""
+
+    def __init__(self, gpus):
+        self.all, self.looks = gpus, []
+
+    def gpus(self):
+        return self.all
+
+    def looked(self, look):
+        self.looks.append(look)
+
+    def leaving(self):
+        return len(self.looks) == 2
+
+    def rest(self, seconds):
+        pass
+
+
+def test_every_gpu_tells_how_it_is(machine):
+    """Two looks and a wait for Xids between: each GPU answers, what it does not support is None, nothing ails a good one."""
+    bedside = TwoLooks(machine.gpus)
+    source = NvmlSource(Path("/"), Path("/sys"), Path("/proc"))
+    NvmlProbe(source, Path("/sys"), watch_xids=True, clock=time.monotonic).attend(bedside, 2.0)
+    for look in bedside.looks:
+        assert look.readings.keys() == {gpu.uuid for gpu in machine.gpus}
+        for reading in look.readings.values():
+            assert (reading.lost, reading.reset_required, reading.error) == (False, False, None)
+            assert reading.recovery in {None, 0}
+    assert bedside.looks[0].driver_load == bedside.looks[1].driver_load != ""
