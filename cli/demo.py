@@ -100,10 +100,19 @@ def _short(path: Path) -> Path:
 
 def _keep(teller: "Teller", cluster: "SandboxCluster") -> None:
     """Wait for Ctrl-C, with a word on what can be done meanwhile."""
-    teller.title("\nThe cluster stays until Ctrl-C. In another terminal:")
+    try:
+        _say_what_can_be_done(teller, cluster)
+        cluster.watch_over(threading.Event())
+    except _Ended:
+        teller.gap()
+
+
+def _say_what_can_be_done(teller: "Teller", cluster: "SandboxCluster") -> None:
     examples = shlex.quote(str(_short(shipped("examples/one-gpu"))))
     lanewise = Path(sys.executable).with_name("lanewise")
     status = shlex.quote(str(_short(lanewise))) if lanewise.exists() else f"{shlex.quote(sys.executable)} -m cli.main"
+    teller.gap()
+    teller.title("The cluster stays until Ctrl-C. In another terminal:")
     teller.show(
         [
             f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}",
@@ -114,10 +123,6 @@ def _keep(teller: "Teller", cluster: "SandboxCluster") -> None:
             f"ls {shlex.quote(str(cluster.nodes[NODE].folder.cdi_dir))}",
         ]
     )
-    try:
-        cluster.watch_over(threading.Event())
-    except _Ended:
-        teller.gap()
 
 
 def _confess(failed: "ClusterFailed") -> None:

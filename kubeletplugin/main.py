@@ -79,7 +79,9 @@ def _serve(settings: Settings, environment: Mapping[str, str], settled: Callable
     server = load(settings.kubeconfig, environment)
     metrics = _metrics(settings)
     agent = f"lanewise-kubeletplugin/{VERSION}"
-    with Client(server, user_agent=agent, pool_size=CONNECTIONS, answered=metrics.requested if metrics else None) as client:
+    with Client(
+        server, user_agent=agent, pool_size=CONNECTIONS, answered=metrics.requested if metrics else None
+    ) as client:
         plugin = Plugin(settings, client, version=VERSION, ended=told, done=metrics.done if metrics else None)
         if metrics is not None:
             metrics.watch(plugin.seen)

@@ -27,7 +27,7 @@ Nodes = Literal["devices", "plain", "auto"]
 where the kernel lets us make them, else files."""
 
 _MARKER = ".lanewise-simulated"
-"""Tells our roots from folders that somebody named by mistake: /, say, whose /dev we would sweep. Also the lock file. It has the
+"""Tells our roots from folders that somebody named by mistake: /, say, whose /dev we would sweep. Also the lock file, with the
 machine's name in it."""
 _BOOT_ID = "proc/sys/kernel/random/boot_id"
 _NVIDIA_MAJOR = 195
@@ -50,7 +50,8 @@ class CannotMakeNodes:
 
     @property
     def remedy(self) -> str:
-        return "run as root with CAP_MKNOD, with the root on a file system that takes device nodes; or use --machine-nodes=plain"
+        where = "with the root on a file system that takes device nodes"
+        return f"run as root with CAP_MKNOD, {where}; or use --machine-nodes=plain"
 
 
 class SimulatedSource:

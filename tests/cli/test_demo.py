@@ -155,11 +155,13 @@ def test_signals_end_it_and_leave_nothing(machine: Path, number: signal.Signals,
     command = [sys.executable, "-m", "cli.main", "demo", "--keep", "--machine", str(machine)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
+        assert process.stderr is not None
         for line in process.stdout:
             if until in line:
                 break
         process.send_signal(number)
-        rest, err = process.communicate(timeout=60)
+        rest, err = process.stdout.read(), process.stderr.read()
+        process.wait(60)
     assert process.returncode == code, rest + err
     assert err == ("" if code == 0 else f"\nended by {number.name}; nothing is left running\n")
     running = [pid for pid in map(parent_of, processes()) if pid == process.pid]

@@ -9,10 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from api.hardware import Driver
+from cli.sandbox.kubelet import Registry
 from kubeletplugin.discovery.simulated import render
 from tests.support.controlled_cluster import a_client, a_town
 from tests.support.fake_nvml import installed, library_like
-from cli.sandbox.kubelet import Registry
 from tests.support.machines import TWO_GPUS, a_machine
 from tests.support.plugin_site import DRIVER, FIRST, NODE, SECOND, Site, until
 
@@ -34,7 +34,7 @@ def site():
         tempfile.TemporaryDirectory(prefix="lw-", dir="/tmp") as base,
         a_town() as town,
         a_client(town.api, "plugin") as client,
-        Kubelet(Path(base) / "reg") as kubelet,
+        Registry(Path(base) / "reg") as kubelet,
     ):
         made = Site(Path(base), town, client, kubelet)  # it makes the folder that the kubelet looks at
         yield made

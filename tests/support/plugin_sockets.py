@@ -51,7 +51,9 @@ class Node:
     def paths(self, pod_uid: str | None = None) -> SocketPaths:
         return socket_paths(DRIVER, self.registry, self.plugin_dir, pod_uid=pod_uid)
 
-    def plugin(self, preparer=None, *, pod_uid=None, devices=lambda: [DeviceHealth("p", "gpu-0")], **options) -> KubeletSockets:
+    def plugin(
+        self, preparer=None, *, pod_uid=None, devices=lambda: [DeviceHealth("p", "gpu-0")], **options
+    ) -> KubeletSockets:
         """Not started yet; stopped at the end of the test."""
         instance = KubeletSockets(self.paths(pod_uid), preparer or Fake(), devices, **options)
         self.instances.append(instance)

@@ -112,9 +112,12 @@ def qualified_name(value: str, at: str) -> list[Cause]:
 
 
 def fully_qualified_name(value: str, at: str) -> list[Cause]:
-    """A qualified name that has its domain."""
+    """A qualified name that has its domain, in lower case here."""
     found = qualified_name(value, at)
-    if "/" not in value:
+    domain, slash, _ = value.partition("/")
+    if domain != domain.lower() and value.count("/") == 1:
+        found.append(invalid_value(at, domain, f"prefix: {_RULE_SUBDOMAIN}"))
+    if not slash:
         rule = "a fully qualified name must be a domain and a name separated by a slash"
         found.append(invalid_value(at, value, rule))
     return found
@@ -144,8 +147,11 @@ def label_name(value: Any, at: str) -> list[Cause]:
     """The key of a label or a taint."""
     if not value:
         return [invalid_value(at, "", "name part must be non-empty"), invalid_value(at, "", _RULE_LABEL_NAME)]
-    if not _LABEL_NAME.fullmatch(value):
+    match = _LABEL_NAME.fullmatch(value)
+    if match is None:
         return [invalid_value(at, value, _RULE_LABEL_NAME)]
+    if len(match["domain"] or "") > 253:
+        return [invalid_value(at, value, "prefix part must be no more than 253 bytes")]
     return []
 
 

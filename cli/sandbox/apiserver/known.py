@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-Fields: TypeAlias = "Mapping[str, Fields] | list[Fields] | type[str] | type[int] | type[bool] | None"
+Fields: TypeAlias = "type[str | int | bool] | Mapping[str, Fields] | list[Fields] | None"
 """An object with these fields ("*" stands for any), a list of such, a scalar, or anything."""
 
 
@@ -21,6 +21,13 @@ def _of(kind: Fields, *names: str) -> dict[str, Fields]:
     return dict.fromkeys(names, kind)
 
 
+_METADATA: Fields = {
+    **_of(str, "name", "generateName", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp"),
+    **_of(None, "ownerReferences", "managedFields"),
+    **_of({"*": str}, "labels", "annotations"),
+    "finalizers": [str],
+    "generation": int,
+}
 _ATTRIBUTE: Fields = {
     **_of(int, "int"),
     **_of(bool, "bool"),
@@ -108,7 +115,7 @@ _CLAIM_STATUS: Fields = {
 KNOWN: Mapping[str, Fields] = {
     "resourceslices.resource.k8s.io": {"spec": _SLICE},
     "resourceclaims.resource.k8s.io": {"spec": _CLAIM, "status": _CLAIM_STATUS},
-    "resourceclaimtemplates.resource.k8s.io": {"spec": {"metadata": None, "spec": _CLAIM}},
+    "resourceclaimtemplates.resource.k8s.io": {"spec": {"metadata": _METADATA, "spec": _CLAIM}},
     "deviceclasses.resource.k8s.io": {
         "spec": {"selectors": _SELECTORS, "config": [{"opaque": _OPAQUE}], "extendedResourceName": str}
     },

@@ -1,7 +1,7 @@
 """ResourceSlices: what the API server fills in, and what it refuses.
 
 Source: `pkg/apis/resource/v1/defaults.go` and `validation/validation.go` of Kubernetes 1.37.2, for the fields of beta
-and stable features. Of a request policy only its place is checked, not its arithmetic.
+and stable features.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cli.sandbox.apiserver import formats, nodeselectors
+from cli.sandbox.apiserver import formats, nodeselectors, policies
 from cli.sandbox.apiserver.formats import items, unique
 from cli.sandbox.apiserver.quantity import canonical
 from cli.sandbox.apiserver.statuses import (
@@ -172,9 +172,11 @@ def _device(device: Mapping[str, Any], at: str, *, per_device: bool) -> list[Cau
     multiple = device.get("allowMultipleAllocations") is True
     for name, amount in capacity.items():
         found += formats.qualified_name(name, f"{at}.capacity")
-        if amount.get("requestPolicy") and not multiple:
-            rule = "allowMultipleAllocations must be true"
-            found.append(forbidden_field(f"{at}.capacity[{name}].requestPolicy", rule))
+        here = f"{at}.capacity[{name}].requestPolicy"
+        if amount.get("requestPolicy") is not None and not multiple:
+            found.append(forbidden_field(here, "allowMultipleAllocations must be true"))
+        elif amount.get("requestPolicy") is not None:
+            found += policies.faults(amount, here)
     found += items(device.get("taints") or [], TAINTS, _taint, f"{at}.taints")
     found += unique(
         device.get("consumesCounters") or [],

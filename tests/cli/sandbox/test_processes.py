@@ -14,8 +14,10 @@ SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep
 DEAF = [
     sys.executable,
     "-c",
-    "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.fork(); "
-    "print('up', flush=True); time.sleep(60)",
+    (
+        "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.fork(); "
+        "print('up', flush=True); time.sleep(60)"
+    ),
 ]
 
 
