@@ -5,6 +5,7 @@ import ast
 import io
 import re
 import shlex
+import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -140,7 +141,7 @@ def test_flags_that_are_named_exist(page):
     known |= {PROBE_FLAG, "--help", "--machine"}
     (subcommands,) = [a for a in lanewise_parser()._actions if isinstance(a, argparse._SubParsersAction)]
     known |= {flag for sub in subcommands.choices.values() for flag in sub._option_string_actions}
-    others = re.compile(r"kubectl|docker|git |nvidia-|lanewise discover|lanewise machine")
+    others = re.compile(r"kubectl|docker|git |nvidia-|lanewise discover|lanewise machine|make ")
     for line in page.read_text().splitlines():
         if others.search(line):
             continue
@@ -269,26 +270,28 @@ def test_what_a_container_sees_is_what_it_gets():
     assert all(f"`{node}`" in USING for node in CONTROL_NODES)
 
 
-def test_readme_shows_what_discover_prints():
+def test_readme_shows_the_tree_that_the_demo_draws():
     """Line for line; dots stand for lines left out."""
-    (shown,) = [block for block in blocks(README, "text") if "(simulated)" in block]
-    code, out, _ = run("discover", "--machine", str(ROOT / "examples/machines/hgx-h100.yaml"))
-    assert code == 0
-    lines = iter(out.splitlines())
-    for line in shown.splitlines():
-        assert line == "..." or any(line == each for each in lines), line
+    from cli import tree
+    from kubeletplugin.discovery.simulated import SimulatedSource
+
+    with tempfile.TemporaryDirectory() as root:
+        file = ROOT / "examples/machines/hgx-h100.yaml"
+        machine = SimulatedSource(file, Path(root) / "machine", "node-a", nodes="plain").discover()
+    drawn = iter([f"  {line}" for line in tree.lines(machine, "node-a (8 GPUs, 9 NICs)")])
+    (block,) = [block for block in blocks(README, "text") if "node-a (8 GPUs" in block]
+    shown = block.partition("1. What the node plugin found\n")[2].partition("...")[0].splitlines()
+    assert len(shown) > 5
+    assert shown == [next(drawn) for _ in shown]
 
 
-def test_readme_shows_the_columns_of_an_inventory():
-    """As kubectl prints them."""
+def test_columns_of_an_inventory_are_explained():
+    """Those whose names do not say it all."""
     crd = yaml.safe_load((ROOT / "deploy/crds/nodeinventories.yaml").read_text())
-    columns = [
-        column["name"].upper()
-        for column in crd["spec"]["versions"][0]["additionalPrinterColumns"]
-        if not column.get("priority")
-    ]
-    (line,) = [line for line in README.splitlines() if line.strip().startswith("NAME ") and "REGISTERED" in line]
-    assert line.split() == ["NAME", *columns]
+    columns = crd["spec"]["versions"][0]["additionalPrinterColumns"]
+    plain = {"PRODUCT", "DRIVER", "AGE"}
+    for name in {column["name"].upper() for column in columns} - plain:
+        assert f"`{name}`" in OPERATIONS, name
 
 
 def test_machine_example_prints_what_is_shown(tmp_path, monkeypatch):
