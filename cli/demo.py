@@ -6,13 +6,9 @@ import os
 import shlex
 import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from api.kube.errors import KubeError
 from api.refusals import BadInput, Refused
 from cli.shipped import shipped
 from kubeletplugin.discovery import machinefile
@@ -49,19 +45,19 @@ def run(arguments: argparse.Namespace) -> int:
     machinefile.read(machine, node=NODE)
     _check_needed()
     # Costs most of a second, which other subcommands and a mistyped file should not wait for.
-    from cli.sandbox.cluster import ClusterFailed, SandboxCluster
+    from api.kube.errors import KubeError
+    from cli.sandbox.cluster import ClusterFailed, SandboxCluster, ToldToEnd
     from cli.story.tale import Tale
     from cli.story.teller import Teller
     from cli.story.view import NotAsTold
 
     teller = Teller(sys.stdout, os.environ)
-    with _ended_by_signals() as signals:
+    _introduce(teller, machine)
+    with _Signals() as signals:
         try:
-            _introduce(teller, machine)
-            with (
-                SandboxCluster({NODE: machine}, said=teller.is_up, strangers=arguments.keep) as cluster,
-                signals.unheard_after(),
-            ):
+            with SandboxCluster(
+                {NODE: machine}, said=teller.is_up, ended=signals.came, strangers=arguments.keep
+            ) as cluster:
                 try:
                     Tale(cluster, teller).tell()
                 except NotAsTold as wrong:
@@ -69,13 +65,14 @@ def run(arguments: argparse.Namespace) -> int:
                 except KubeError as error:
                     raise cluster.failed(error.what) from error
                 if arguments.keep:
-                    _keep(teller, cluster)
+                    _say_what_can_be_done(teller, cluster)
+                    cluster.watch_over()
         except ClusterFailed as failed:
             _confess(failed)
             return FAILED
-        except _Ended as ended:
-            print(f"\nended by {ended.signal.name}; nothing is left running", file=sys.stderr)
-            return 128 + ended.signal
+        except ToldToEnd:
+            print(f"\nended by {signals.name}; nothing is left running", file=sys.stderr)
+            return signals.exit_code
     teller.gap()
     teller.say("The cluster is gone, and with it all its files and processes.")
     return 0
@@ -96,15 +93,6 @@ def _short(path: Path) -> Path:
     """As seen from where we are, where it lies below."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
-
-
-def _keep(teller: "Teller", cluster: "SandboxCluster") -> None:
-    """Wait for Ctrl-C, with a word on what can be done meanwhile."""
-    try:
-        _say_what_can_be_done(teller, cluster)
-        cluster.watch_over(threading.Event())
-    except _Ended:
-        teller.gap()
 
 
 def _say_what_can_be_done(teller: "Teller", cluster: "SandboxCluster") -> None:
@@ -151,54 +139,41 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-class _Ended(BaseException):
-    """A signal told us to end. No Exception, so that nothing on the way takes it for a fault."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.signal = signal.Signals(number)
-
-
 class _Signals:
-    """Ctrl-C, SIGTERM and a closed terminal, as far as whoever started us lets us hear them."""
+    """Ctrl-C, SIGTERM and a closed terminal, as far as whoever started us lets us hear them: noted inside the block.
+
+    Nothing is raised from a handler: that would leave a lock taken where it strikes, for instance in `Popen.poll`.
+    """
 
     def __init__(self) -> None:
         told = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         self._before = {number: signal.getsignal(number) for number in told}
-        self._numbers = [number for number in told if self._before[number] is not signal.SIG_IGN]
+        self._first: int | None = None
 
-    def hear(self) -> None:
-        """From now on the first of them raises _Ended, and the others are not heard."""
-        for number in self._numbers:
-            signal.signal(number, self._end)
+    def __enter__(self) -> Self:
+        for number, before in self._before.items():
+            if before is not signal.SIG_IGN:
+                signal.signal(number, self._note)
+        return self
 
-    @contextmanager
-    def unheard_after(self) -> Iterator[None]:
-        """After this block none is heard any more: what was started is being ended already, and must not be cut off."""
-        try:
-            yield
-        finally:
-            self._ignore()
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
 
-    def restore(self) -> None:
-        """As it was before."""
-        for number in self._numbers:
-            signal.signal(number, self._before[number])
+    def came(self) -> bool:
+        """Whether one of them has."""
+        return self._first is not None
 
-    def _end(self, number: int, _: object) -> None:
-        self._ignore()
-        raise _Ended(number)
+    @property
+    def name(self) -> str:
+        """Of the first."""
+        return signal.Signals(self._first).name if self._first is not None else "nothing"
 
-    def _ignore(self) -> None:
-        for number in self._numbers:
-            signal.signal(number, signal.SIG_IGN)
+    @property
+    def exit_code(self) -> int:
+        """As a shell has it."""
+        return 128 + (self._first or 0)
 
-
-@contextmanager
-def _ended_by_signals() -> Iterator[_Signals]:
-    signals = _Signals()
-    signals.hear()
-    try:
-        yield signals
-    finally:
-        signals.restore()
+    def _note(self, number: int, _: object) -> None:
+        if self._first is None:
+            self._first = number

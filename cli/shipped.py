@@ -9,7 +9,7 @@ import yaml
 from api.refusals import BadInput, Refused
 
 _PACKAGE = Path(__file__).resolve().parent
-_ROOTS = (_PACKAGE.parent, _PACKAGE / "shipped")
+_ROOTS = (_PACKAGE.parent, _PACKAGE / "shipped_files")
 """The top of a checkout, and what the wheel carries (pyproject.toml, force-include)."""
 
 

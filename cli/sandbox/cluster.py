@@ -10,7 +10,6 @@ import os
 import secrets
 import shutil
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -61,6 +60,10 @@ _SCHEDULER, _CLAIMS = "system:kube-scheduler", account("kube-system", "resource-
 _PARTS = (account(NAMESPACE, "lanewise-controller"), account(NAMESPACE, "lanewise-node"))
 
 
+class ToldToEnd(Exception):  # noqa: N818  # somebody's wish, no error
+    """Somebody does not want the cluster any more."""
+
+
 class _Part(Protocol):
     """A stand-in of Kubernetes."""
 
@@ -98,11 +101,18 @@ class SandboxCluster:
     """
 
     def __init__(
-        self, machines: Mapping[str, Path], *, said: Callable[[str], None] = lambda _: None, strangers: bool = False
+        self,
+        machines: Mapping[str, Path],
+        *,
+        said: Callable[[str], None] = lambda _: None,
+        ended: Callable[[], bool] = lambda: False,
+        strangers: bool = False,
     ) -> None:
-        """One node for each machine file. `said` hears of each part as it is up. `strangers`: see `authorize_by`."""
+        """One node for each machine file. `said` hears of each part as it is up. `ended` is asked again and again whether to go
+        on; where not, ToldToEnd is raised. `strangers`: see `authorize_by`."""
         self._machines = machines
-        self._said = said
+        self._up = said
+        self._ended = ended
         self._strangers = strangers
         self._ending = contextlib.ExitStack()
         self._programs: list[Program] = []
@@ -117,6 +127,10 @@ class SandboxCluster:
     def __enter__(self) -> Self:
         try:
             self._start()
+        except KubeError as error:
+            failure = self.failed(error.what)
+            self.stop()
+            raise failure from error
         except BaseException:
             self.stop()
             raise
@@ -163,16 +177,18 @@ class SandboxCluster:
             if answer := true():
                 return answer
             self._see_that_all_run()
+            self._see_that_it_goes_on()
             if time.monotonic() > deadline:
                 raise self.failed(f"not within {PATIENCE_SECONDS:.0f} s: {what}")
             with store.changed:
                 if store.version == version:
                     store.changed.wait(LOOK_SECONDS)
 
-    def watch_over(self, told: threading.Event) -> None:
-        """Return when told. ClusterFailed when a program ends before that."""
-        while not told.wait(1.0):
+    def watch_over(self) -> None:
+        """Until told to end. ClusterFailed when a program ends before that."""
+        while not self._ended():
             self._see_that_all_run()
+            time.sleep(LOOK_SECONDS)
 
     def failed(self, what: str) -> ClusterFailed:
         """The error to raise, with the ends of all logs."""
@@ -185,7 +201,7 @@ class SandboxCluster:
     # How it starts.
 
     def _start(self) -> None:
-        self.folder = folder.make()
+        self.folder = folder.make(self._machines)
         self._ending.callback(shutil.rmtree, self.folder, ignore_errors=True)
         (self.folder / "logs").mkdir()
         self._keep_our_log()
@@ -207,6 +223,14 @@ class SandboxCluster:
         for name in self.nodes:
             self.await_that(f"a word of the controller on {name}", functools.partial(self.settled, name))
             self._said(f"Lanewise on {name}")
+
+    def _said(self, part: str) -> None:
+        self._up(part)
+        self._see_that_it_goes_on()
+
+    def _see_that_it_goes_on(self) -> None:
+        if self._ended():
+            raise ToldToEnd
 
     def _see_that_all_run(self) -> None:
         for program in self._programs:
@@ -287,10 +311,7 @@ class SandboxCluster:
 
     def _begin(self, part: _Part) -> None:
         self._ending.callback(part.stop)
-        try:
-            part.start()
-        except KubeError as error:
-            raise self.failed(error.what) from error
+        part.start()
 
     def _client_for(self, user: str) -> Client:
         server = Server(self.api.url, tokens=FixedToken(self._tokens[user]))

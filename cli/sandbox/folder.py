@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,7 @@ class NodeFolder:
     @property
     def plugin_dir(self) -> Path:
         """For /var/lib/kubelet/plugins/gpu.lanewise.dev."""
-        return self.root / "plugins" / GPU_DRIVER
+        return self.root / "plugin"
 
     @property
     def cdi_dir(self) -> Path:
@@ -40,13 +41,16 @@ class NodeFolder:
         return self.plugin_dir / "machine"
 
 
-def make(parents: tuple[Path, ...] | None = None) -> Path:
-    """A new folder below the first of the parents where a socket's path is short enough and we may write. Refused with what is
-    the matter with each. By default $TMPDIR and its kin, then /tmp and /var/tmp."""
+def make(nodes: Iterable[str], parents: tuple[Path, ...] | None = None) -> Path:
+    """A new folder below the first of the parents where we may write, and the paths of these nodes' sockets are short enough.
+
+    Refused with what is the matter with each. By default $TMPDIR and its kin, then /tmp and /var/tmp.
+    """
+    longest = max(nodes, key=len, default="")
     wrong: list[str] = []
     for parent in parents or (Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")):  # noqa: S108  # mkdtemp is safe
         try:
-            why = _why_not(parent)
+            why = _why_not(parent, longest)
             if why is None:
                 return Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         except OSError as error:
@@ -57,9 +61,9 @@ def make(parents: tuple[Path, ...] | None = None) -> Path:
     raise Refused(BadInput("no place for a temporary folder", told, remedy))
 
 
-def _why_not(parent: Path) -> str | None:
-    """Why sockets cannot be below this folder; None when they can."""
-    node = NodeFolder(parent.resolve() / (PREFIX + "x" * 8) / "node")
+def _why_not(parent: Path, node_name: str) -> str | None:
+    """Why the sockets of such a node cannot be below this folder; None when they can."""
+    node = NodeFolder(parent.resolve() / (PREFIX + "x" * 8) / node_name)
     try:
         socket_paths(GPU_DRIVER, node.registry_dir, node.plugin_dir, pod_uid=_UID)
     except Refused as refused:

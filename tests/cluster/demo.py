@@ -1,4 +1,4 @@
-"""The main job on a real Kubernetes, told step by step: `make demo`."""
+"""The main job on a real Kubernetes, told step by step: `python -m tests.cluster demo`."""
 
 import shlex
 import sys

@@ -7,6 +7,7 @@ from typing import Self
 
 from api.claims import PreparedDevice
 from api.names import ClaimRef
+from kubeletplugin.sockets.health import DeviceHealth
 from kubeletplugin.sockets.paths import socket_paths
 from kubeletplugin.sockets.server import KubeletSockets
 from tests.cluster.cluster import Cluster
@@ -25,7 +26,7 @@ class SecondDriver:
         self.failing = False
         self.prepared: set[str] = set()
         paths = socket_paths(DRIVER, cluster.plugins_registry, cluster.plugins_dir / DRIVER)
-        self._sockets = KubeletSockets(paths, self, lambda: [(POOL, DEVICE)])
+        self._sockets = KubeletSockets(paths, self, lambda: [DeviceHealth(POOL, DEVICE)])
 
     def __enter__(self) -> Self:
         self._sockets.start()

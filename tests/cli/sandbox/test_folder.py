@@ -15,7 +15,7 @@ UID = "0b52d13a-2a84-4d0e-9a6d-5f2f6c1f6f0d"
 
 def test_sockets_of_a_node_fit_into_it() -> None:
     """A socket path has 107 bytes (Case H6)."""
-    root = make()
+    root = make(["node-a"])
     try:
         node = NodeFolder(root / "node-a")
         socket_paths(GPU_DRIVER, node.registry_dir, node.plugin_dir, pod_uid=UID)
@@ -28,7 +28,7 @@ def test_a_folder_with_a_long_path_is_passed_over(tmp_path: Path) -> None:
     """$TMPDIR may be one."""
     deep, short = tmp_path / ("x" * 100), Path("/tmp")
     deep.mkdir()
-    root = make((deep, short))
+    root = make(["node-a"], (deep, short))
     root.rmdir()
     assert root.parent == short
 
@@ -38,7 +38,7 @@ def test_what_is_the_matter_with_each_is_said(tmp_path: Path) -> None:
     deep, gone = tmp_path / ("x" * 100), Path("/nowhere")
     deep.mkdir()
     with pytest.raises(Refused) as refused:
-        make((deep, gone))
+        make(["node-a"], (deep, gone))
     what = refused.value.reason.what
     assert what.startswith(f"no place for a temporary folder: {deep}: ")
     assert "bytes longer than the 107" in what
@@ -50,4 +50,4 @@ def test_what_is_the_matter_with_each_is_said(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_writable_is_refused() -> None:
     """Before anything is started."""
     with pytest.raises(Refused, match="not writable"):
-        make((Path("/"),))
+        make(["node-a"], (Path("/"),))
