@@ -138,9 +138,10 @@ class Scheduler:
                 self._tell(pod, Waits(error.what, "SchedulerError"))
 
     def _world(self) -> World:
+        # Pods first: what one of them names was made before it, mostly, and must not seem to be missing.
         listed: dict[str, tuple[watch.Object, ...]] = {
             resource.plural: self._client.list_pages(resource.path()).items
-            for resource in (CLAIMS, PODS, CLASSES, SLICES, NODES)
+            for resource in (PODS, CLAIMS, CLASSES, SLICES, NODES)
         }
         return World(
             nodes=listed[NODES.plural],

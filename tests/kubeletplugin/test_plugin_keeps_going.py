@@ -1,6 +1,8 @@
 """The plugin's own threads: what ends them, and what does not."""
 
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,9 +15,14 @@ from tests.support.machines import TWO_GPUS
 
 
 @pytest.fixture
-def plugin(tmp_path, monkeypatch):
-    registry = tmp_path / "registry"
-    registry.mkdir()
+def registry():
+    """Of a short path: a socket's has at most 107 bytes, and pytest's folders carry long names."""
+    with tempfile.TemporaryDirectory(prefix="lw-", dir="/tmp") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def plugin(tmp_path, registry):
     (tmp_path / "machine.yaml").write_text(TWO_GPUS)
     directories = {"registry-dir": registry, "plugin-dir": tmp_path / "plugin", "cdi-dir": tmp_path / "cdi"}
     flags = [f"--{flag}={directory}" for flag, directory in directories.items()]
@@ -30,7 +37,7 @@ def plugin(tmp_path, monkeypatch):
             plugin.stop()
 
 
-def test_a_stop_leaves_no_socket_though_they_are_just_being_opened_again(plugin, monkeypatch, tmp_path):
+def test_a_stop_leaves_no_socket_though_they_are_just_being_opened_again(plugin, monkeypatch, tmp_path, registry):
     """Somebody removed a socket in the moment of the stop: what is being opened is closed as well."""
     opening, start = threading.Event(), plugin._sockets.start
 
@@ -40,12 +47,12 @@ def test_a_stop_leaves_no_socket_though_they_are_just_being_opened_again(plugin,
         start()
 
     monkeypatch.setattr(plugin._sockets, "start", start_late)
-    (registration,) = (tmp_path / "registry").iterdir()
+    (registration,) = registry.iterdir()
     registration.unlink()
     plugin._registration_changed()
     assert opening.wait(SECONDS)
     plugin.stop()
-    assert list((tmp_path / "registry").iterdir()) == []
+    assert list(registry.iterdir()) == []
     assert not (tmp_path / "plugin" / "dra.sock").exists()
 
 
