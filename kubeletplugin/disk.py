@@ -4,13 +4,17 @@ All that the plugin keeps goes through here, so that tests can fill the disk or 
 """
 
 import contextlib
+import errno
 import os
 import secrets
+import stat
 from pathlib import Path
 from typing import Protocol
 
 TEMPORARY_SUFFIX = ".tmp"
 """Of files not complete yet. CDI runtimes read `.json` and `.yaml` only, so they never see one."""
+
+_CHUNK = 65536
 
 
 class Disk(Protocol):
@@ -77,6 +81,26 @@ class LocalDisk:
 
     def unlink(self, path: Path) -> None:
         path.unlink(missing_ok=True)
+
+
+def content_of(path: Path | str) -> bytes:
+    """What the file holds. OSError, EISDIR or ENXIO for what is no regular file: a FIFO would let its reader wait for ever, an
+    endless device fill the memory.
+
+    Read without Python's layers of buffers: several of these are part of every call.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            number = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO  # as open(2) says of a socket
+            raise OSError(number, "not a regular file", str(path))
+        found = [part := os.read(descriptor, _CHUNK)]
+        while part:
+            found.append(part := os.read(descriptor, _CHUNK))
+        return b"".join(found)
+    finally:
+        os.close(descriptor)
 
 
 def _sync(directory: Path | str) -> None:

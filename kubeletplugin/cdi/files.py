@@ -17,7 +17,7 @@ from api.refusals import BadInput, Refused
 from kubeletplugin.cdi import naming
 from kubeletplugin.cdi.spec import Edits, Spec, encode, to_document
 from kubeletplugin.cdi.validate import Invalid, Problem, problems
-from kubeletplugin.disk import TEMPORARY_SUFFIX, Disk
+from kubeletplugin.disk import TEMPORARY_SUFFIX, Disk, content_of
 
 LEFTOVER_SECONDS = 60.0
 """A temporary file younger than this may be one that another instance, in a rolling update, is writing now."""
@@ -137,7 +137,12 @@ class CdiFiles:
 
     def is_ours(self, uid: str) -> bool:
         """Whether there is a file of this claim, readable or not, and not of another kind under our name."""
-        return self._parsed(self.path(uid)) is not None
+        return self.readable(uid) is not None
+
+    def readable(self, uid: str) -> bool | None:
+        """Whether the claim's file is JSON, which a file cut off is not; None where there is none of ours."""
+        document = self._parsed(self.path(uid))
+        return None if document is None else not isinstance(document, Unreadable)
 
     def read(self, uid: str) -> dict[str, Any] | Unreadable | None:
         """What the claim's file says; None when there is none of ours. A file that no runtime would read is Unreadable."""
@@ -165,7 +170,7 @@ class CdiFiles:
     def _parsed(self, path: Path) -> Any:
         """The file's JSON, which is never None; None and Unreadable as for `read`."""
         try:
-            document = json.loads(path.read_bytes())
+            document = json.loads(content_of(path))
         except (FileNotFoundError, IsADirectoryError):  # we make no directories, and runtimes pass them by
             return None
         except OSError as error:
@@ -237,8 +242,6 @@ def _make_directory(directory: Path) -> None:
 
 def _is_there(path: Path, content: bytes) -> bool:
     try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            return stat.S_IMODE(mode) == _FILE_MODE and file.read(len(content) + 1) == content
+        return stat.S_IMODE(path.stat().st_mode) == _FILE_MODE and content_of(path) == content
     except OSError:
         return False  # whatever is the matter, writing it anew says so or heals it

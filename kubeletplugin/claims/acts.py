@@ -58,18 +58,19 @@ class Acts:
     def look(self, uid: str, machine: Machine | None, *, in_order: bool = False) -> Traces:
         """The traces of a claim. OSError of the disk; Refused where the CDI content cannot be made at present.
 
-        `in_order`: the last call for the claim was not cut off. Then a claim with nothing else holds nothing, and one with a
-        record no more than that says, so that the holds of all other claims need not be looked at.
+        `in_order`: the last call for the claim was not cut off. Then a claim with nothing else, in quarantine neither, holds
+        nothing, and one with a record no more than that says, so that the holds of all other claims need not be looked at.
         """
         found = self._store.read(uid)
         record = found if isinstance(found, Record) else None
         right = comparable = False
         if machine is not None and record is not None and not missing_devices(record, machine):
             comparable, right = True, self._cdi.matches(record, machine)
-        present = right or self._cdi.present(uid)
+        readable = True if right else self._cdi.readable(uid)
+        present = readable is not None
         if in_order and record is not None:
             holds = self._store.held_of(uid, record.exclusive)
-        elif in_order and found is None and not present:
+        elif in_order and found is None and not present and not self._store.was_set_aside(uid, boot_id=""):
             holds = frozenset()
         else:
             holds = self._store.holds_of(uid)
@@ -80,7 +81,7 @@ class Acts:
             outdated=record is not None and machine is not None and refreshed(record, machine) != record,
             holds=holds,
             cdi_present=present,
-            cdi_right=right if comparable else present,
+            cdi_right=right if comparable else readable is True,
             released=self._store.release_of(uid) is not None,
             set_aside=found is None
             and (bool(holds) or present)

@@ -24,8 +24,8 @@ class CdiWriter(Protocol):
     def matches(self, record: Record, machine: Machine) -> bool:
         """Whether the file there is exactly what `write` would write now."""
 
-    def present(self, uid: str) -> bool:
-        """Whether there is a file of ours for this claim, whatever it says."""
+    def readable(self, uid: str) -> bool | None:
+        """Whether the claim's file is one that a runtime can read, whatever it says; None where there is none of ours."""
 
     def remove(self, uid: str) -> None:
         """Remove the claim's file, or nothing."""
@@ -55,8 +55,8 @@ class ClaimInjection:
     def matches(self, record: Record, machine: Machine) -> bool:
         return self._files.says(record.claim.uid, self._spec(record, machine))
 
-    def present(self, uid: str) -> bool:
-        return self._files.is_ours(uid)
+    def readable(self, uid: str) -> bool | None:
+        return self._files.readable(uid)
 
     def remove(self, uid: str) -> None:
         self._files.remove(uid)

@@ -15,6 +15,7 @@ import errno
 import fcntl
 import os
 import secrets
+import stat
 import struct
 import threading
 import time
@@ -34,6 +35,8 @@ PAUSE_MIN_SECONDS, PAUSE_MAX_SECONDS = 0.005, 0.5
 
 _COUNT = struct.Struct("=Q")
 """Of the processes that opened the file; its first bytes."""
+_COUNTING_TRIES = 1000
+"""A millisecond apart. Counting takes microseconds; who was stopped meanwhile must not keep others from an answer."""
 _PRESENCE = 8
 """The byte on which each of them keeps a shared lock."""
 _FIRST = 16
@@ -114,12 +117,15 @@ class ClaimLocks:
 
     @contextmanager
     def _kept(self, uid: str, file: "_File") -> Iterator[Lock]:
-        lock = Lock(self._orderly is not None and file.count() == self._orderly and uid not in self._disorderly)
+        before = uid in self._disorderly
+        lock = Lock(in_order=False)
         try:
+            lock.in_order = not before and self._orderly is not None and file.count() == self._orderly
             yield lock
         except BaseException as error:
-            # What is no Exception ends the process: nothing in it runs on as it was meant to.
-            lock.disorder = lock.disorder or not isinstance(error, Exception)
+            # A refusal may come before anything was touched. What is no Exception ends the process: nothing in it runs on as
+            # it was meant to.
+            lock.disorder = lock.disorder or before or not isinstance(error, Exception)
             raise
         finally:
             (self._disorderly.add if lock.disorder else self._disorderly.discard)(uid)
@@ -176,15 +182,23 @@ class _File:
 
     def __init__(self, path: str) -> None:
         self._descriptor = _open(path)
-        weakref.finalize(self, os.close, self._descriptor)
-        while not self.lock(0):  # held for microseconds
+        # Not at exit: threads are at work until the process is no more, and so long they keep their locks.
+        weakref.finalize(self, os.close, self._descriptor).atexit = False
+        self._set(fcntl.F_RDLCK, _PRESENCE)  # first, so that who is counted and not seen has ended
+        for _ in range(_COUNTING_TRIES):
+            if self.lock(0):
+                break
             time.sleep(0.001)
+        else:
+            raise OSError(errno.ETIMEDOUT, "another process keeps its first byte locked", path)
         try:
             with contextlib.suppress(OSError):  # on a full disk; then nobody can count on being alone
-                os.pwrite(self._descriptor, _COUNT.pack(self.count() + 1), 0)
+                before = self.count() or secrets.randbits(
+                    32
+                )  # a number remembered of a file that was removed says nothing
+                os.pwrite(self._descriptor, _COUNT.pack(before + 1), 0)
         finally:
             self.unlock(0)
-        self._set(fcntl.F_RDLCK, _PRESENCE)
 
     def count(self) -> int:
         found = os.pread(self._descriptor, _COUNT.size, 0)
@@ -220,7 +234,7 @@ class _File:
 
 
 def _byte_of(uid: str) -> int:
-    """Of 2^62, so that two claims of a node never have the same; if they had, they would wait for each other."""
+    """Of 2^62, so that two claims of a node never have the same."""
     return _FIRST + (int.from_bytes(blake2b(uid.encode(), digest_size=8).digest(), "big") >> 2)
 
 
@@ -228,10 +242,14 @@ def _open(path: str) -> int:
     """The file, made where it is missing. What somebody put in its place is moved away, for pods must be able to end."""
     flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
     try:
-        return os.open(path, flags, 0o600)
+        descriptor = os.open(path, flags, 0o600)
     except OSError as error:
-        if error.errno not in {errno.EISDIR, errno.ELOOP}:
+        if error.errno not in {errno.EISDIR, errno.ELOOP, errno.ENXIO}:
             raise
+    else:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)  # a FIFO or a device: it locks, and counts nothing
     with contextlib.suppress(FileNotFoundError):
         os.rename(path, f"{path}.{secrets.token_hex(4)}.foreign")  # noqa: PTH104  # as above
     return os.open(path, flags, 0o600)

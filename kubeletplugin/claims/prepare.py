@@ -248,6 +248,7 @@ class Claims:
         if call.cancelled():
             raise Refused(Cancelled(ref))
         if not record.devices:
+            lock.disorder = not lock.in_order  # nothing is put in order here
             return record, state  # nothing of it is ours
         if before is not None:
             record = replace(record, prepared_at=before.prepared_at)

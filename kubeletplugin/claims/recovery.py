@@ -26,6 +26,7 @@ from kubeletplugin.claims.notices import RecordDamaged, ReleasedUnasked
 from kubeletplugin.claims.record import Record, is_uid, refreshed, salvaged_ref
 from kubeletplugin.claims.states import Event, State, Step, cell, state_of
 from kubeletplugin.claims.store import Store
+from kubeletplugin.disk import content_of
 
 _log = structlog.get_logger(__name__)
 
@@ -214,7 +215,10 @@ class Recovery:
         devices = tuple(dict.fromkeys(item.device for item in record.devices))
         try:
             with self._locks.if_free(ref.uid) as lock:
-                if lock is None or self._store.read(ref.uid) != record:
+                if lock is None:
+                    return False
+                if self._store.read(ref.uid) != record:
+                    lock.disorder = not lock.in_order  # nothing was looked at
                     return False
                 self.release(ref, Event.ABANDON, lock)
         except OSError as error:
@@ -230,7 +234,7 @@ class Recovery:
         path = self._store.record_path(uid)
         _log.error("damaged record found", uid=uid, path=str(path), problem=problem)
         with contextlib.suppress(OSError):
-            ref = salvaged_ref(path.read_bytes(), uid=uid)
+            ref = salvaged_ref(content_of(path), uid=uid)
             if ref is not None:
                 self._tell(ref, RecordDamaged(ref, self._node, str(self._store.quarantine), problem), Event.RECOVER)
 

@@ -154,7 +154,7 @@ class Traces:
     """Devices whose hold names this claim."""
     cdi_present: bool = False
     cdi_right: bool = False
-    """The file says what the record and the hardware ask for; where the hardware is not known, that it is there."""
+    """The file says what the record and the hardware ask for; where the hardware is not known, that it can be read."""
     released: bool = False
     set_aside: bool = False
     """A record of this claim went to quarantine since the machine started."""

@@ -24,13 +24,14 @@ from pathlib import Path
 from api.names import ClaimRef
 from api.refusals import BadInput, Refused
 from kubeletplugin.claims.record import Damaged, Newer, Record, decode, encode, is_uid
-from kubeletplugin.disk import TEMPORARY_SUFFIX, Disk
+from kubeletplugin.disk import TEMPORARY_SUFFIX, Disk, content_of
 
 RELEASE_KEPT_SECONDS = 300.0
 """The kubelet gives up a call after 45 s; a call that waits longer than this waits for nobody."""
 RECORD_SUFFIX = ".json"
 UNKNOWN_BOOT = "unknown"
-_CHUNK = 65536
+_NO_FILE = frozenset({errno.EISDIR, errno.ELOOP, errno.ENXIO})
+"""What reading says of a thing that is no file and never will be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +78,11 @@ class Store:
     def read(self, uid: str) -> Record | Newer | Damaged | None:
         """The claim's record. A disk that does not answer right now raises; one that will never answer is damage."""
         try:
-            return decode(_content(f"{self._claims}/{uid}{RECORD_SUFFIX}"), uid=uid)
+            return decode(content_of(f"{self._claims}/{uid}{RECORD_SUFFIX}"), uid=uid)
         except FileNotFoundError:
             return None
         except OSError as error:
-            if error.errno in {errno.EIO, errno.EISDIR, errno.ELOOP}:
+            if error.errno in _NO_FILE | {errno.EIO}:
                 return Damaged(f"cannot be read: {error.strerror}")
             raise
 
@@ -145,8 +146,13 @@ class Store:
         return frozenset(device for device, holder in self.holds().items() if holder == uid)
 
     def held_of(self, uid: str, devices: Iterable[str]) -> frozenset[str]:
-        """Which of these devices the claim holds. OSError where something else than a link stands."""
-        return frozenset(device for device in devices if self.holder(device) == uid)
+        """Which of these devices the claim holds. What is no link is left out."""
+        found = set()
+        for device in devices:
+            with contextlib.suppress(OSError):
+                if self.holder(device) == uid:
+                    found.add(device)
+        return frozenset(found)
 
     def hold(self, device: str, uid: str) -> None:
         """FileExistsError when the device is held, by whomever."""
@@ -172,15 +178,15 @@ class Store:
         self._disk.write(self._release_path(ref.uid), json.dumps(document).encode() + b"\n", durable=False)
 
     def release_of(self, uid: str) -> Release | None:
-        """The mark, None when there is none; a directory or a loop in its place is none. One that cannot be read marks
+        """The mark, None when there is none; what is no file in its place is none. One that cannot be read marks
         nothing but that there was one."""
         try:
-            document = json.loads(_content(f"{self._released}/{uid}{RECORD_SUFFIX}"))
+            document = json.loads(content_of(f"{self._released}/{uid}{RECORD_SUFFIX}"))
             return Release(str(document["bootID"]), float(document["secondsSinceBoot"]))
         except (ValueError, KeyError, TypeError, RecursionError):
             return Release(UNKNOWN_BOOT, 0.0)
         except OSError as error:
-            if error.errno in {errno.ENOENT, errno.EISDIR, errno.ELOOP}:
+            if error.errno in _NO_FILE | {errno.ENOENT}:
                 return None
             raise
 
@@ -214,18 +220,6 @@ class Store:
         """Remove those of one claim. What was finished since they were found is there under its own name."""
         for path in paths:
             self._disk.unlink(path)
-
-
-def _content(path: str) -> bytes:
-    """What the file holds. Read without Python's layers of buffers: two of these are part of every call."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        found = [part := os.read(descriptor, _CHUNK)]
-        while part:
-            found.append(part := os.read(descriptor, _CHUNK))
-        return b"".join(found)
-    finally:
-        os.close(descriptor)
 
 
 def _uids(room: Path, suffix: str) -> set[str]:

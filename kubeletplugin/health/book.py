@@ -4,6 +4,7 @@ A GPU once found stays in the machine until the node is rebooted, whatever becom
 able to see why it does not work. Fed by discovery (what is there) and by the watch (how it is).
 """
 
+import errno
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from api.health import Ailment, is_serious
 from api.pci import PciAddress
 from api.timestamps import utc_now
 from kubeletplugin.discovery.source import NVML_ERROR, is_given_away, is_lost, label_of
-from kubeletplugin.disk import Disk
+from kubeletplugin.disk import Disk, content_of
 from kubeletplugin.health import bookfile
 from kubeletplugin.health.bookfile import Page, plain
 from kubeletplugin.health.course import Course, Look, after, failing, missing, rebooted
@@ -101,7 +102,7 @@ class HealthBook:
                 before = self._courses.get(uuid, Course())
                 course = after(before, reading, look, uuid, reloaded=reloaded)
                 self._courses[uuid] = course
-                if reading is not None:
+                if reading is not None and reading.error is None:
                     self._looked[uuid] = (now, reading.xids_watched)
                 if course != before:
                     changed = True
@@ -110,15 +111,17 @@ class HealthBook:
         return changed
 
     def verdict(self, uuid: str) -> Verdict:
-        """What the kubelet is told of one GPU: never that it is well when nobody has looked."""
+        """What the kubelet is told of one GPU: never that it is well when it has not answered."""
         with self._lock:
-            ailments = self._courses.get(uuid, Course()).ailments
+            course = self._courses.get(uuid, Course())
             at, watched = self._looked.get(uuid, (None, False))
+        ailments = course.ailments
         serious = [ailment for ailment in ailments if is_serious(ailment)]
         if serious:
             return Verdict(healthy=False, message=_sentence(serious))
         if at is None:
-            return Verdict(healthy=None, message="nobody has looked at it yet")
+            answered = "NVML has answered for it with an error" if course.failures else "nobody has looked at it yet"
+            return Verdict(healthy=None, message=answered)
         age = self._clock() - at
         if age > self._fresh:
             return Verdict(healthy=None, message=f"nobody has looked at it for {age:.0f} s")
@@ -183,16 +186,19 @@ class HealthBook:
 
     def _read(self) -> Page:
         try:
-            return bookfile.decode(self._path.read_bytes())
+            return bookfile.decode(content_of(self._path))
         except FileNotFoundError:
             return Page()
         except OSError as error:
-            _log.warning("health book not read", path=str(self._path), why=error.strerror)
-            return Page()
+            if error.errno not in (errno.EISDIR, errno.ENXIO):  # a device, a FIFO: nothing that we wrote
+                _log.warning("health book not read", path=str(self._path), why=error.strerror)
+                return Page()
+            problem = f"is {error.strerror}"
         except ValueError as error:
-            self._spoilt = True
-            _log.error("health book damaged", path=str(self._path), problem=str(error), then="it is set aside")
-            return Page()
+            problem = str(error)
+        self._spoilt = True
+        _log.error("health book damaged", path=str(self._path), problem=problem, then="it is set aside")
+        return Page()
 
     def _save(self) -> None:
         """Where the disk does not take it, the ailments are told all the same, and it is tried again at the next look."""

@@ -7,6 +7,7 @@ import pytest
 
 from api.claims import PreparedDevice
 from api.names import ClaimRef
+from kubeletplugin.claims.refusals import NoMachine
 from kubeletplugin.disk import LocalDisk
 from tests.support.claims_world import DRIVER, POOL, World, a_claim, a_ref, a_result, device, prepare, refusal
 from tests.support.counting_disk import CountingDisk
@@ -262,6 +263,24 @@ def test_complete_claim_is_answered_while_the_driver_is_away(world):
     first = prepare(claims, ref)
     world.machine = None
     assert prepare(claims, ref) == first
+
+
+@pytest.mark.parametrize("content", [b"", b'{"cdiVersion": "0.', b"\0" * 64], ids=["empty", "cut off", "zeros"])
+def test_a_file_that_a_power_loss_spoilt_is_not_answered_for_while_the_driver_is_away(world, content):
+    """CDI files are not synced: where their directory is on a disk, one may be spoilt, and no container would start."""
+    prepare(world.claims(), world.allocate(a_claim(a_ref(), 0)))
+    (path,) = world.cdi_dir.glob("*.json")
+    right = path.read_bytes()
+    path.write_bytes(content)
+    machine, world.machine = world.machine, None
+    claims = world.claims()
+    claims.recover()
+    assert isinstance(refusal(lambda: prepare(claims, a_ref())), NoMachine)
+    assert (world.recorded(), world.holds()) == ({"uid-1"}, {device(0): "uid-1"})
+    world.machine = machine
+    claims.recover()
+    assert path.read_bytes() == right
+    assert prepare(claims, a_ref())
 
 
 def test_nobody_is_let_in_before_lost_holds_are_back(world):

@@ -241,3 +241,16 @@ def test_foreign_files_are_left_alone(world):
     claims.recover()
     assert all(path.read_text() == "mine" for path in foreign)
     assert other.exists()
+
+
+def test_unprepare_of_a_claim_set_aside_whose_cdi_file_is_gone_drops_its_holds(world):
+    """All was looked at and is as it should be; what it holds is known from the holds only."""
+    claims = world.claims()
+    ref = world.allocate(a_claim(a_ref(1), 1))
+    prepare(claims, ref)
+    _break(world, 1)
+    claims.recover()
+    world.empty_cdi()
+    claims.recover()
+    claims.unprepare(ref)
+    assert world.is_clear()

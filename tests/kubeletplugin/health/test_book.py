@@ -1,5 +1,7 @@
 """Which GPUs a boot has had and what ails them, through losses, restarts and reboots."""
 
+import os
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -188,6 +190,26 @@ def test_a_damaged_file_is_set_aside_and_all_begins_anew(node, content):
     assert len(node.book.machine(without(SECOND)).gpus) == 2
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["FIFO", "directory"])
+def test_what_is_no_file_is_set_aside_too(node, make):
+    """A FIFO would let the plugin wait for ever before it serves anybody, and no file can take a directory's place."""
+    make(node.path / "health.json")
+    held = os.open(node.path / "health.json", os.O_RDONLY | os.O_NONBLOCK)
+    started = threading.Thread(target=node.started, daemon=True)
+    with structlog.testing.capture_logs() as logs:
+        started.start()
+        started.join(5)
+        hung = started.is_alive()
+        if hung:  # let it go
+            os.close(os.open(node.path / "health.json", os.O_WRONLY))
+            started.join(5)
+        os.close(held)
+        assert not hung
+        assert node.book.machine(FOUND) == FOUND
+    assert [log["log_level"] for log in logs if log["event"] == "health book damaged"] == ["error"]
+    assert (node.path / "health.json").is_file()
+
+
 def test_a_full_disk_is_said_once_and_hides_nothing(node, monkeypatch):
     """What ails is told all the same, and written when there is room."""
     node.book.machine(FOUND)
@@ -228,6 +250,19 @@ def test_nobody_is_called_well_that_nobody_looked_at(node):
     node.now = FRESH + 1
     assert (node.book.verdict(FIRST.uuid).healthy, node.book.verdict(SECOND.uuid).healthy) == (None, False)
     assert node.book.verdict("GPU-unheard-of").healthy is None
+
+
+def test_a_gpu_that_has_answered_with_an_error_only_is_not_called_well(node):
+    """One error is no ailment, and no answer either; what it answered before counts while it is fresh."""
+    node.book.machine(FOUND)
+    node.look({FIRST.uuid: Reading(error="Unknown Error"), SECOND.uuid: WELL})
+    first = node.book.verdict(FIRST.uuid)
+    assert (first.healthy, first.message) == (None, "NVML has answered for it with an error")
+    node.now = 10
+    node.look({FIRST.uuid: WELL, SECOND.uuid: Reading(error="Unknown Error")})
+    assert [node.book.verdict(gpu.uuid).healthy for gpu in FOUND.gpus] == [True, True]
+    node.now = FRESH + 1
+    assert [node.book.verdict(gpu.uuid).healthy for gpu in FOUND.gpus] == [True, None]
 
 
 def test_a_gpu_whose_xids_are_not_watched_says_so(node):
