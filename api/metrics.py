@@ -81,7 +81,10 @@ class Registry:
 
     def page(self, accept: str) -> tuple[str, bytes]:
         """Content type and body of /metrics, as text or OpenMetrics, whichever the caller accepts."""
-        encoder, content_type = choose_encoder(accept)
+        try:
+            encoder, content_type = choose_encoder(accept)
+        except (TypeError, ValueError):  # a version that is no number (prometheus_client 0.26)
+            encoder, content_type = choose_encoder("")
         return content_type, encoder(self._registry)
 
 

@@ -1,5 +1,7 @@
 """The edge of every program: a refusal is told in a sentence, never as a traceback."""
 
+import errno
+import io
 import os
 import select
 import sys
@@ -10,6 +12,7 @@ from api.refusals import Reason, Refused, Several
 
 BAD_INPUT = 2
 """Exit code of a program that was told something it cannot use; argparse's own."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NOBODY_READS = 141
 """Exit code when the reader of our output has gone (`| head`): 128 + SIGPIPE, as other programs have it."""
 
@@ -17,6 +20,7 @@ NOBODY_READS = 141
 def run(main: Callable[[], int]) -> int:
     """The exit code of `main`. Refused becomes one line on stderr for each reason, and the exit code 2. Output that
     nobody reads any more ends the program without a word."""
+    _prepare_stdout()
     try:
         code = main()
         sys.stdout.flush()  # what is still to be written fails here, where it can be answered, and not at the very end
@@ -32,6 +36,20 @@ def run(main: Callable[[], int]) -> int:
             raise
         _discard(sys.stdout)
         return NOBODY_READS
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        print(f"error: stdout: {error.strerror}", file=sys.stderr)
+        _discard(sys.stdout)
+        return 1
+
+
+def _prepare_stdout() -> None:
+    """Make it take every text: what its encoding lacks is escaped, and where there is none it goes nowhere."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  # for as long as the process lives
+    elif isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _is_unread(stream: TextIO) -> bool:

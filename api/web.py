@@ -1,5 +1,6 @@
 """What a program answers over HTTP: /healthz and /readyz for the kubelet's probes, and pages such as /metrics."""
 
+import contextlib
 import errno
 import selectors
 import socket
@@ -19,6 +20,8 @@ Page = Callable[[str], tuple[str, bytes]]
 """Content type and body, for what the caller says it accepts (the header Accept, or nothing)."""
 CONNECTION_SECONDS = 5.0
 """A caller that says nothing for this long is hung up on."""
+CALLERS_MAX = 64
+"""At a time; the next one takes the place of the oldest. An answer takes milliseconds, so that one only pretends to ask."""
 _TEXT = "text/plain; charset=utf-8"
 _NO_IPV6 = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
 """Built or booted without it, or turned off for this network namespace."""
@@ -135,6 +138,31 @@ class _Server(ThreadingHTTPServer):
     """Of `handle_request`: whoever calls it has seen that there is a caller, who may have gone again."""
     allow_reuse_port = False
     """Two programs on one port would each get some of the calls."""
+    request_queue_size = 2 * CALLERS_MAX
+    """With the base class's 5, some of ten callers at once are answered a second later, when they knock again."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._callers: dict[socket.socket, None] = {}
+        """Those who are listened to, the oldest first."""
+        self._lock = threading.Lock()
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """In a thread for each. One byte in time keeps a thread and an open file for as long as the caller likes."""
+        with self._lock:
+            self._callers[request] = None
+            if len(self._callers) > CALLERS_MAX:
+                oldest = next(iter(self._callers))
+                del self._callers[oldest]
+                with contextlib.suppress(OSError):  # gone already
+                    oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forgotten before it is closed: its number may be another file's next."""
+        with self._lock:
+            self._callers.pop(request, None)
+        super().shutdown_request(request)
 
     def server_bind(self) -> None:
         """Without the base class's question to DNS for our own name, which nobody reads."""

@@ -27,6 +27,7 @@ class Paper:
 
     def fold(self, text: str, indent: int = 0) -> str:
         """A sentence on as many lines as it needs, indented."""
+        text = printable(text)
         margin = " " * indent
         width = self.width or 0
         if len(margin) + len(text) <= width or not width:
@@ -54,3 +55,14 @@ class Paper:
 
     def _in(self, colour: str, text: str) -> str:
         return f"{colour}{text}{_PLAIN}" if self.colours and text else text
+
+
+def printable(text: str) -> str:
+    """The text on one line, with what acts on a terminal escaped: others write into what we tell, and none of it may pass for
+    ours."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else " " if each.isspace() else each.encode("unicode_escape").decode()
+        for each in text
+    )

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from api.health import KINDS, Ailment
 from api.names import API_GROUP
 from controller.device import Device, Taint
+from controller.validate import TAINTS_MAX
 
 EFFECTS = ("None", "NoSchedule", "NoExecute")
 """`None` is told and keeps nobody away (resource.k8s.io/v1, DeviceTaintEffect)."""
@@ -26,6 +27,7 @@ def effect_of(ailment: Ailment, effects: Effects) -> str:
 
 def taints_of(device: Device, effects: Effects, others: Sequence[Taint] = ()) -> tuple[Taint, ...]:
     """`others`, and one taint for each kind of ailment: its value is the gravest code, its time when the first of them began.
+    Of more than a device may have the gravest: else the API server would take none of them, nor `others`.
 
     Of two Xids the second must not restart a toleration's seconds, nor a lighter one hide a graver (dra-driver-nvidia-gpu
     #1243).
@@ -33,7 +35,7 @@ def taints_of(device: Device, effects: Effects, others: Sequence[Taint] = ()) ->
     kinds: dict[str, list[Ailment]] = {}
     for ailment in device.ailments:  # the gravest first
         kinds.setdefault(ailment.kind, []).append(ailment)
-    return (
+    found = (
         *others,
         *(
             Taint(
@@ -45,6 +47,7 @@ def taints_of(device: Device, effects: Effects, others: Sequence[Taint] = ()) ->
             for kind, same in kinds.items()
         ),
     )
+    return found[:TAINTS_MAX]
 
 
 def sentence(devices: Iterable[Device], effects: Effects) -> str:

@@ -177,7 +177,8 @@ class EventRecorder:
         namespace = told.regarding.namespace or "default"
         self._sequence += 1
         # Unique by time, and by sequence within one tick of the clock; a name has at most 253 characters.
-        name = f"{told.regarding.name[:220]}.{int(moment.timestamp() * 1e6):x}{self._sequence % 0x10000:04x}"
+        beginning = told.regarding.name[:220].rstrip("-.")
+        name = f"{beginning}.{int(moment.timestamp() * 1e6):x}{self._sequence % 0x10000:04x}"
         event: Object = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,

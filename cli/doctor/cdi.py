@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -13,6 +14,23 @@ from cli.doctor.mounts import Mount, find, names_in
 from cli.doctor.sockets import SEE_PLUGIN
 from kubeletplugin.cdi.naming import uid_of
 from kubeletplugin.cdi.validate import problems
+from kubeletplugin.disk import content_of
+
+READ_MAX = 4 << 20
+"""Bytes of a CDI file; those of a node with eight GPUs have some ten thousand."""
+
+
+class _Alias(yaml.YAMLError):
+    pass
+
+
+class _Loader(yaml.SafeLoader):
+    """Without aliases, by which a few lines become more than fits into memory when they are told."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise _Alias
+        return super().compose_node(parent, index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +109,17 @@ def judge(seen: CdiDirectory) -> Iterator[Finding]:
 def _problem(path: Path) -> str:
     """What keeps a runtime from using the file; empty when nothing does."""
     try:
-        content = path.read_bytes()
-        # YAML has ways to grow without end, and JSON is what we write.
-        document = json.loads(content) if path.suffix == ".json" else yaml.safe_load(content)
+        size = path.stat().st_size
+        if size > READ_MAX:
+            return f"has {-(-size // 2**20)} MiB: it was not read"
+        content = content_of(path)
+        document = json.loads(content) if path.suffix == ".json" else yaml.load(content, Loader=_Loader)  # noqa: S506  # a SafeLoader
     except FileNotFoundError:
         return ""  # gone in this moment
     except OSError as error:
         return error.strerror or str(error)
-    except (ValueError, RecursionError, yaml.YAMLError):
+    except _Alias:
+        return "has YAML aliases, which are not read"
+    except (ValueError, RecursionError, LookupError, AttributeError, yaml.YAMLError):  # PyYAML checks no explicit tags
         return f"is no {path.suffix[1:].upper()}"
     return "; ".join(map(str, problems(document)))

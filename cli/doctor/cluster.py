@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from api.inventory import LEASE_SECONDS
 from api.kube.client import Client
-from api.kube.errors import ApiError, KubeError, NotFound, NotServed, Unauthorized, Unreachable
+from api.kube.errors import ApiError, Garbled, KubeError, NotFound, NotServed, Unauthorized, Unreachable
 from api.kube.paths import LEASES, NODE_INVENTORIES, NODES, SLICES, resource
 from cli.doctor.rights import FORBIDDEN, NEEDED, Right
 from cli.status.facts import Lease
@@ -55,8 +55,10 @@ class Cluster:
 
 
 def ask(client: Client, *, driver: str, namespace: str, node: str | None) -> Cluster:
-    """Ask for everything. Raises Unreachable or Unauthorized when nothing can be asked at all."""
-    version = str(client.version().get("gitVersion") or "")
+    """Ask for everything. Raises a KubeError when nothing can be asked at all."""
+    version = client.version().get("gitVersion")
+    if not isinstance(version, str):
+        raise Garbled("GET /version", "it names no gitVersion")
     one = _One(client)
     policies = "admissionregistration.k8s.io", "v1", "validatingadmissionpolicies"
     bindings = "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings"

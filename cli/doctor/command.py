@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from api.names import GPU_DRIVER, NAMESPACE, checked_driver_name
 from api.refusals import Refused
 from api.timestamps import utc_now
-from cli.doctor.findings import Finding, failure, ok, plural, worst
+from cli.doctor.findings import Finding, failure, ok, plural, warning, worst
 
 if TYPE_CHECKING:
     from cli.doctor.cluster import Cluster
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     logs.configure("console", "error")
     findings = list(examine(arguments, driver, os.environ, utc_now()))
     if arguments.output == "json":
-        print(json.dumps(telling.document(findings, arguments.node_name), indent=2, ensure_ascii=False))
+        print(json.dumps(telling.document(findings, arguments.node_name), indent=2))
     else:
         print(telling.text(findings, Paper.of(sys.stdout, os.environ)))
     return int(worst(findings))
@@ -128,14 +128,22 @@ def _node(arguments: argparse.Namespace, driver: str, cluster: "Cluster | None")
         yield _simulated(arguments.machine, arguments.node_name or "")
     else:
         yield from hardware.judge(hardware.look(arguments.driver_root or root, root, arguments.sysfs_root, proc))
-    yield from sockets.judge(sockets.look(driver, arguments.registry_dir, plugin_dir, proc))
-    yield from cdi.judge(cdi.look(driver, arguments.cdi_dir, plugin_dir, proc))
+    yield from _seen("sockets", lambda: sockets.judge(sockets.look(driver, arguments.registry_dir, plugin_dir, proc)))
+    yield from _seen("cdi directory", lambda: cdi.judge(cdi.look(driver, arguments.cdi_dir, plugin_dir, proc)))
     node = cluster.node_object if cluster is not None else None
     info = (node.get("status") or {}).get("nodeInfo") or {} if isinstance(node, Mapping) else {}
     said = str(info.get("containerRuntimeVersion") or "")
-    yield from runtime.judge(
-        runtime.look(root, arguments.runtime_socket, said), arguments.host_cdi_dir or arguments.cdi_dir
-    )
+    host_cdi_dir = arguments.host_cdi_dir or arguments.cdi_dir
+    yield from _seen("runtime", lambda: runtime.judge(runtime.look(root, arguments.runtime_socket, said), host_cdi_dir))
+
+
+def _seen(check: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """What was found; or that this user may not look."""
+    try:
+        yield from look()
+    except OSError as error:
+        remedy = "run it as root on the node, or name the place by its flag"
+        yield warning(check, f"not known: {error.filename}: {error.strerror}", remedy)
 
 
 def _simulated(machine: Path, node: str) -> Finding:

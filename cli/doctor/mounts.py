@@ -1,8 +1,11 @@
 """What is in a directory, and on which file system it is."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+_OCTAL = re.compile(r"\\([0-3][0-7]{2})")
+"""How blanks and backslashes are written there."""
 VOLATILE = ("tmpfs", "ramfs")
 
 
@@ -24,7 +27,7 @@ def mount_of(directory: Path, mountinfo: str) -> Mount | None:
         fields, types = before.split(), after.split()
         if len(fields) < 6 or not types:
             continue
-        point = fields[4].encode().decode("unicode_escape") if "\\" in fields[4] else fields[4]
+        point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), fields[4])
         if directory.is_relative_to(point) and (best is None or len(point) >= len(best.point)):
             read_only = "ro" in fields[5].split(",") or (len(types) > 2 and "ro" in types[2].split(","))
             best = Mount(point, types[0], read_only)
@@ -40,8 +43,8 @@ def find(directory: Path, proc_root: Path) -> Mount | None:
 
 
 def names_in(directory: Path) -> list[str]:
-    """Nothing where it cannot be read."""
+    """Nothing where it is not there; OSError where that cannot be known."""
     try:
         return [entry.name for entry in directory.iterdir()]
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []

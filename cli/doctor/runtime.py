@@ -79,7 +79,7 @@ def _from_files(host_root: Path, name: str | None, version: str | None, silent: 
     seen = RuntimeSeen(name or ("cri-o" if crio else None), version, silent=silent)
     try:
         return _crio(host_root, seen) if crio else _containerd(host_root, seen)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, RecursionError, IndexError) as error:  # the last by Path.glob("") of Python 3.11
         problem = f"its configuration cannot be read: {error}"
         return RuntimeSeen(seen.name, version, silent=silent, problem=problem)
 
@@ -104,7 +104,10 @@ def _containerd(host_root: Path, seen: RuntimeSeen) -> RuntimeSeen:
 
 
 def _imports(host_root: Path, file: Path) -> Iterator[Path]:
-    for pattern in tomllib.loads(file.read_text(encoding="utf-8")).get("imports") or ():
+    patterns = tomllib.loads(file.read_text(encoding="utf-8")).get("imports") or []
+    if not isinstance(patterns, list):
+        raise ValueError("imports is no list")  # noqa: TRY004  # of the file, not of a caller
+    for pattern in patterns:
         if isinstance(pattern, str):
             path = Path(pattern)
             root = host_root if path.is_absolute() else file.parent

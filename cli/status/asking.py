@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from api.kube.client import Client
-from api.kube.errors import Forbidden, KubeError, NotServed
+from api.kube.errors import Forbidden, Garbled, KubeError, NotServed
 from api.kube.paths import CLAIMS, LEASES, NODE_INVENTORIES, NODES, PODS, SLICES, Resource
 from api.kube.reflector import Change, Reflector
 from api.refusals import Reason, Refused, Several
@@ -116,6 +116,10 @@ def _list(client: Client, asked: Asked) -> tuple[Snapshot, Resource | None]:
             continue
         except KubeError as error:
             raise Refused(error) from error
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            # To leave it out could make a device look free that it holds.
+            problem = f"an object of the answer cannot be read: {type(error).__name__}: {error}"
+            raise Refused(Garbled(f"GET {wanted.path}", problem)) from error
         fields[wanted.field] = tuple(item for item in listing.items if item is not None)
     if missing:
         raise Refused(missing[0] if len(missing) == 1 else Several(tuple(missing)))

@@ -90,7 +90,7 @@ def _shown(report: Report, output: str, *, indent: int | None = 2) -> str:
     if output == "json":
         from cli.status.document import document
 
-        return json.dumps(document(report), indent=indent, ensure_ascii=False)
+        return json.dumps(document(report), indent=indent)
     from cli.paper import Paper
     from cli.status.text import text
 

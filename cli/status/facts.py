@@ -54,6 +54,8 @@ class Slice:
     pool: str
     generation: int
     devices: tuple[SlicedDevice, ...] = ()
+    count: int = 1
+    """How many slices the pool has in this generation."""
 
 
 @dataclass(frozen=True, slots=True)

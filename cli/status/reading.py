@@ -39,7 +39,8 @@ def read_slice(obj: Object, driver: str) -> Slice | None:
         return None
     pool = spec["pool"]
     devices = tuple(_device(device, driver) for device in spec.get("devices") or ())
-    return Slice(obj["metadata"]["name"], spec.get("nodeName"), pool["name"], pool.get("generation") or 0, devices)
+    generation, count = pool.get("generation") or 0, pool.get("resourceSliceCount") or 1
+    return Slice(obj["metadata"]["name"], spec.get("nodeName"), pool["name"], generation, devices, count)
 
 
 def _device(device: Object, driver: str) -> SlicedDevice:
@@ -188,6 +189,8 @@ def read_lease(obj: Object) -> Lease:
         renewed = datetime.fromisoformat(spec.get("renewTime") or "")
     except ValueError:
         renewed = None
+    if renewed is not None and renewed.tzinfo is None:
+        renewed = None  # of no use without its zone
     return Lease(obj["metadata"]["name"], spec.get("holderIdentity") or "", renewed)
 
 

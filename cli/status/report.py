@@ -15,7 +15,7 @@ class State(StrEnum):
     TAINTED = "tainted"
     """Nobody has it, and only pods that tolerate the taint get it."""
     UNPUBLISHED = "unpublished"
-    """It is there and in no ResourceSlice, so no pod gets it."""
+    """It is there and in no ResourceSlice, or in a pool of which a slice is missing, so no pod gets it."""
 
 
 @dataclass(frozen=True, slots=True)

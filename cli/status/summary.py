@@ -1,5 +1,6 @@
 """From what the cluster says to a report: pure, so that the same facts always tell the same."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -93,14 +94,16 @@ def _nodes(facts: Snapshot, holds: Holds, driver: str, now: datetime) -> list[No
 
 
 def _published(slices: Iterable[Slice]) -> dict[tuple[str, str], list[SlicedDevice]]:
-    """The devices of each node and pool, of the pool's newest generation only: the scheduler ignores older ones."""
+    """The devices of each node and pool, of the pool's newest generation only: the scheduler ignores older ones, and the pool
+    while not all slices of the newest are there."""
     newest: dict[str, int] = {}
     slices = tuple(slices)
     for each in slices:
         newest[each.pool] = max(newest.get(each.pool, 0), each.generation)
+    there = Counter(each.pool for each in slices if each.generation == newest[each.pool])
     found: dict[tuple[str, str], list[SlicedDevice]] = {}
     for each in slices:
-        if each.generation == newest[each.pool]:
+        if each.generation == newest[each.pool] and there[each.pool] >= each.count:
             found.setdefault((each.node or each.pool, each.pool), []).extend(each.devices)
     return found
 

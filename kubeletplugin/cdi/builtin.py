@@ -10,10 +10,12 @@ from kubeletplugin.cdi import drivermounts
 from kubeletplugin.cdi.driverfiles import DriverFiles, DriverFilesCache
 from kubeletplugin.cdi.nodes import FoundNode, NodeMissing, Stat, look_at
 from kubeletplugin.cdi.roots import Root
-from kubeletplugin.cdi.spec import Edits, merged
+from kubeletplugin.cdi.spec import Edits, Mount, merged
 
 NO_LEGACY_INJECTION = "NVIDIA_VISIBLE_DEVICES=void"
 """Keeps NVIDIA's legacy runtime, where a node has it below, from injecting all GPUs of an image that asks for them."""
+_NO_LEGACY_MOUNT = Mount("/dev/null", "/var/run/nvidia-container-devices/void", ("ro", "nosuid", "nodev", "bind"))
+"""The same for a runtime that is set to go by mounts, not by the environment (as nvidia-ctk 1.20)."""
 
 _NEEDED = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 """CUDA needs both. The second is often not there after boot, until somebody asks for it."""
@@ -62,7 +64,7 @@ class _Found:
 
     nodes: tuple[FoundNode, ...]
     files: DriverFiles
-    hook: drivermounts.HookProgram | None
+    hook: str | None
 
 
 class BuiltinContent:
@@ -88,7 +90,11 @@ class BuiltinContent:
         if last is not None and last[0] == found:
             return last[1]  # the very same object, which `CdiFiles` knows to be valid
         edits = merged(
-            (Edits(env=(NO_LEGACY_INJECTION,)), _edits(nodes), drivermounts.edits(files, self._places.driver, hook))
+            (
+                Edits(env=(NO_LEGACY_INJECTION,), mounts=(_NO_LEGACY_MOUNT,)),
+                _edits(nodes),
+                drivermounts.edits(files, self._places.driver, hook),
+            )
         )
         self._last = (found, edits)
         return edits

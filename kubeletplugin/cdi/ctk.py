@@ -11,7 +11,7 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from api.hardware import Gpu, Machine
@@ -19,7 +19,7 @@ from api.refusals import Refused
 from kubeletplugin.cdi.builtin import CONTROL_NODES, Places, gpu_node
 from kubeletplugin.cdi.driverfiles import Fingerprint, fingerprint
 from kubeletplugin.cdi.nodes import FoundNode, Stat, look_at
-from kubeletplugin.cdi.spec import DeviceNode, Edits, Mount, edits_of
+from kubeletplugin.cdi.spec import DeviceNode, Edits, Hook, Mount, edits_of
 from kubeletplugin.cdi.validate import Invalid, problems
 
 TIMEOUT_SECONDS = 20.0
@@ -199,6 +199,7 @@ class CtkContent:
             edits,
             device_nodes=tuple(self._node_on_host(node) for node in edits.device_nodes),
             mounts=tuple(self._mount_on_host(mount) for mount in edits.mounts),
+            hooks=tuple(self._hook_on_host(hook) for hook in edits.hooks),
         )
 
     def _node_on_host(self, node: DeviceNode) -> DeviceNode:
@@ -207,6 +208,25 @@ class CtkContent:
 
     def _mount_on_host(self, mount: Mount) -> Mount:
         return replace(mount, host_path=self._host_path(mount.host_path))
+
+    def _hook_on_host(self, hook: Hook) -> Hook:
+        """The arguments name paths in the container, but for the driver root, and for links in `/dev`: of these nvidia-ctk
+        1.20 forgets to take the root away that it was given."""
+        words = []
+        for before, word in zip(("", *hook.args), hook.args, strict=False):
+            target, colons, link = word.partition("::")
+            if before == "--driver-root":
+                words.append(self._host_path(word))
+            elif before == "--link" and colons:
+                words.append(f"{target}::{self._without_root(link)}")
+            else:
+                words.append(word)
+        return replace(hook, args=tuple(words))
+
+    def _without_root(self, seen: str) -> str:
+        below = self._places.dev.at("/dev")
+        path = PurePosixPath(seen)
+        return f"/dev/{path.relative_to(below)}" if path.is_relative_to(below) else seen
 
     def _host_path(self, seen: str) -> str:
         """By the innermost of the two roots that holds it: one may be `/`, or lie in the other."""

@@ -35,6 +35,9 @@ _BINARIES = (
     "nvidia-imex-ctl",
 )
 _FIRMWARE_DIRS = ("/lib/firmware/nvidia", "/usr/lib/firmware/nvidia")
+_CONFIG_DIRS = ("/etc", "/usr/share")
+_CONFIGS = {"OpenCL/vendors/nvidia.icd": "/etc/OpenCL/vendors/nvidia.icd"}
+"""What tells a loader in the container of a library: in the first of the directories that has it, and where it belongs."""
 _SOCKETS = ("/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket")
 
 _VERSIONED = re.compile(r"(?:libcuda|libnvidia-ml)\.so\.(\d+(?:\.\d+)+)")
@@ -96,6 +99,7 @@ class DriverFiles:
     binaries: tuple[Placed, ...]
     firmware: tuple[Placed, ...]
     sockets: tuple[Placed, ...]
+    configs: tuple[Placed, ...] = ()
 
 
 Fingerprint = tuple[tuple[str, int, int, int] | None, ...]
@@ -121,7 +125,9 @@ class DriverFilesCache:
 
 def fingerprint(root: Root) -> Fingerprint:
     """What changes when the driver's files do: identity and time of the root and of each directory that may hold some."""
-    paths = ("/", *LIBRARY_DIRS, *(f"{path}/vdpau" for path in LIBRARY_DIRS), *_BINARY_DIRS, *_FIRMWARE_DIRS, *_SOCKETS)
+    configs = (f"{directory}/{name}" for directory in _CONFIG_DIRS for name in _CONFIGS)
+    below = (f"{path}/vdpau" for path in LIBRARY_DIRS)
+    paths = ("/", *LIBRARY_DIRS, *below, *_BINARY_DIRS, *_FIRMWARE_DIRS, *_SOCKETS, *configs)
     return tuple(_identity(root, path) for path in paths)
 
 
@@ -138,6 +144,7 @@ def find(root: Root, version: str | None) -> DriverFiles:
         binaries=tuple(_binaries(root)),
         firmware=tuple(_firmware(root, version)),
         sockets=tuple(_sockets(root)),
+        configs=tuple(_configs(root)),
     )
 
 
@@ -213,6 +220,14 @@ def _firmware(root: Root, version: str) -> Iterator[Placed]:
                 yield Placed(path, f"/lib/firmware/nvidia/{version}/{name}")
         if names:
             return
+
+
+def _configs(root: Root) -> Iterator[Placed]:
+    for name, target in _CONFIGS.items():
+        paths = (root.resolve(f"{directory}/{name}") for directory in _CONFIG_DIRS)
+        path = next((path for path in paths if path is not None and root.at(path).is_file()), None)
+        if path is not None:
+            yield Placed(path, target)
 
 
 def _sockets(root: Root) -> Iterator[Placed]:

@@ -12,7 +12,6 @@ Two ways, because an image's linker looks in its cache, which nobody but a progr
 
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kubeletplugin.cdi.driverfiles import DriverFiles, Library
 from kubeletplugin.cdi.roots import Root
@@ -26,33 +25,19 @@ _HOOK = "/usr/bin/nvidia-cdi-hook"
 _RED_HAT_DIR = "/usr/lib64"
 
 
-@dataclass(frozen=True, slots=True)
-class HookProgram:
-    """The toolkit's hook on the host."""
-
-    path: str
-    """As the runtime sees it."""
-    ldconfig: str
-    """The host's, as the hook wants it named: with an `@` in front."""
-
-
-def find_hook(*roots: Root | None) -> HookProgram | None:
-    """The hook in the first of these roots that has it: the host's own, then the driver's."""
+def find_hook(*roots: Root | None) -> str | None:
+    """The toolkit's hook as the runtime sees it, from the first root that has it: the host's own, then the driver's."""
     for root in roots:
-        if root is None:
-            continue
-        path = root.resolve(_HOOK)
-        if path is not None and root.at(path).is_file():
-            # Ubuntu's ldconfig is a shell script in front of the real one, and the hook runs it without a shell.
-            real = any(other is not None and other.at("/sbin/ldconfig.real").is_file() for other in roots)
-            return HookProgram(root.on_host(path), "@/sbin/ldconfig.real" if real else "@/sbin/ldconfig")
+        path = root.resolve(_HOOK) if root is not None else None
+        if root is not None and path is not None and root.at(path).is_file():
+            return root.on_host(path)
     return None
 
 
-def edits(files: DriverFiles, root: Root, hook: HookProgram | None) -> Edits:
+def edits(files: DriverFiles, root: Root, hook: str | None) -> Edits:
     """Mounts of libraries, programs, firmware and sockets, with the hooks or the links that make them found."""
     mounts = list(_library_mounts(files, root, hook))
-    mounts += [_file(root, placed.path, placed.target) for placed in (*files.binaries, *files.firmware)]
+    mounts += [_file(root, placed.path, placed.target) for placed in (*files.binaries, *files.firmware, *files.configs)]
     mounts += [Mount(root.on_host(placed.path), placed.target, SOCKET_OPTIONS) for placed in files.sockets]
     # Two libraries may claim one name; a runtime would keep the last of them, we keep the first and say nothing twice.
     unique = {mount.container_path: mount for mount in reversed(mounts)}
@@ -63,7 +48,7 @@ def edits(files: DriverFiles, root: Root, hook: HookProgram | None) -> Edits:
     )
 
 
-def _library_mounts(files: DriverFiles, root: Root, hook: HookProgram | None) -> Iterator[Mount]:
+def _library_mounts(files: DriverFiles, root: Root, hook: str | None) -> Iterator[Mount]:
     if hook is not None:
         for library in files.libraries:
             yield _file(root, library.path, f"{files.library_dir}/{library.name}")
@@ -84,14 +69,21 @@ def _debian_dir(files: DriverFiles) -> str:
     return f"/usr/lib/{platform.machine()}-linux-gnu"
 
 
-def _hooks(files: DriverFiles, hook: HookProgram) -> Iterator[Hook]:
+def _hooks(files: DriverFiles, hook: str) -> Iterator[Hook]:
     links = [pair for library in files.libraries for pair in _links(files, library)]
     if links:
         yield _hook(hook, "create-symlinks", *(word for pair in links for word in ("--link", pair)))
     yield _hook(hook, "enable-cuda-compat", f"--host-driver-version={files.version}")
-    yield _hook(hook, "update-ldcache", "--ldconfig-path", hook.ldconfig, "--folder", files.library_dir)
+    # Which ldconfig is the host's, the hook finds out by itself: Ubuntu's is a shell script in front of the real one.
+    yield _hook(hook, "update-ldcache", *(word for folder in _folders(files) for word in ("--folder", folder)))
     # Hides from the driver's library that it may make device nodes; without it nvidia-smi tries to, in the container.
     yield _hook(hook, "disable-device-node-modification")
+
+
+def _folders(files: DriverFiles) -> tuple[str, ...]:
+    """Where the libraries will be in the container, vdpau's with the rest."""
+    paths = (f"{files.library_dir}/{library.name}" for library in files.libraries)
+    return tuple(dict.fromkeys((files.library_dir, *(path.rpartition("/")[0] for path in paths))))
 
 
 def _links(files: DriverFiles, library: Library) -> Iterator[str]:
@@ -102,8 +94,8 @@ def _links(files: DriverFiles, library: Library) -> Iterator[str]:
         target = library.links[0]
 
 
-def _hook(hook: HookProgram, *words: str) -> Hook:
-    return Hook("createContainer", hook.path, ("nvidia-cdi-hook", *words), ("NVIDIA_CTK_DEBUG=false",))
+def _hook(hook: str, *words: str) -> Hook:
+    return Hook("createContainer", hook, ("nvidia-cdi-hook", *words), ("NVIDIA_CTK_DEBUG=false",))
 
 
 def _file(root: Root, path: str, target: str) -> Mount:

@@ -40,6 +40,36 @@ def test_interrupt_is_no_traceback() -> None:
     assert run(interrupted) == 130
 
 
+def said_to(out: str, text: str, **environment: str) -> tuple[int, bytes, bytes]:
+    """Exit code, stdout and stderr of a program that prints `text`, with the shell's redirection `out`."""
+    program = f"from api.program import run\nrun_code = run(lambda: print({text!a}) or 3)\nraise SystemExit(run_code)"
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -c "$1" {out}', sys.executable, program],
+        capture_output=True,
+        check=False,
+        env={**os.environ, **environment},
+        timeout=30,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_what_the_terminal_cannot_show_is_escaped() -> None:
+    """Names of any language, and a terminal that knows ASCII."""
+    assert said_to("", "é …", PYTHONIOENCODING="ascii") == (3, b"\\xe9 \\u2026\n", b"")
+    assert said_to("", "\ud800", PYTHONIOENCODING="utf-8") == (3, b"\\ud800\n", b"")
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_output_that_finds_no_room_is_one_sentence(size: int) -> None:
+    """A full disk behind `>`."""
+    assert said_to(">/dev/full", "x" * size) == (1, b"", b"error: stdout: No space left on device\n")
+
+
+def test_without_stdout_nothing_is_printed() -> None:
+    """`>&-`"""
+    assert said_to(">&-", "x") == (3, b"", b"")
+
+
 def piped_into_nobody(program: str) -> tuple[int, str]:
     """Exit code and stderr of a program whose reader goes before it writes."""
     reader, writer = os.pipe()

@@ -1,5 +1,6 @@
 """/healthz, /readyz, and pages."""
 
+import contextlib
 import errno
 import socket
 import threading
@@ -60,6 +61,24 @@ def test_a_caller_that_says_nothing_keeps_nobody_waiting():
         socket.create_connection(("127.0.0.1", port), timeout=5),
     ):
         assert ask(port, "/healthz") == (200, "ok\n")
+
+
+def test_callers_that_never_finish_are_few(monkeypatch):
+    """Each byte in time keeps a connection for ever, and a port of the host's network is open to many: the files that they
+    hold open would soon be those that claims are prepared with. The oldest gives way, so whoever asks is answered."""
+    monkeypatch.setattr(web, "CALLERS_MAX", 4)
+    port = a_free_port()
+    with WebServer(port, healthz=lambda: None, readyz=lambda: None), contextlib.ExitStack() as opened:
+        callers = [opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5)) for _ in range(20)]
+        for caller in callers:
+            with contextlib.suppress(ConnectionError):
+                caller.sendall(b"GET /hea")
+        assert ask(port, "/healthz") == (200, "ok\n")
+        for caller in callers[:16]:
+            with contextlib.suppress(ConnectionResetError):
+                assert caller.recv(1) == b""
+        callers[-1].sendall(b"lthz HTTP/1.0\r\n\r\n")
+        assert callers[-1].recv(15) == b"HTTP/1.0 200 OK"
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")

@@ -14,6 +14,15 @@ def path(name):
     return f"{CLAIMS}/{name}"
 
 
+CONDITION = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "Ok",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
 def test_request_asks_for_one_device_unless_it_says_otherwise(api, name):
     """Mode and count are filled in."""
     made = api.post(CLAIMS, a_claim(name, **_exactly(tolerations=[{"key": "k", "value": "v"}])))
@@ -37,6 +46,11 @@ def test_request_asks_for_one_device_unless_it_says_otherwise(api, name):
             {"constraints": [{"requests": ["other"], "matchAttribute": "a.b/c"}]},
             "spec.devices.constraints[0].requests[0]",
         ),
+        (
+            {"constraints": [{"requests": ["GPU"], "matchAttribute": "a.b/c"}]},
+            "spec.devices.constraints[0].requests[0]",
+        ),
+        ({"constraints": [{"matchAttribute": "A.b/c"}]}, "spec.devices.constraints[0].matchAttribute"),
         ({"config": [{}]}, "spec.devices.config[0].opaque"),
         ({"config": [{"opaque": {"driver": "a.b", "parameters": [1]}}]}, "spec.devices.config[0].opaque.parameters"),
         (
@@ -95,6 +109,25 @@ def test_status_of_a_device_that_is_not_allocated_is_refused(api, name, path):
     }
     refused = api.apply(f"{path}/status", other, "driver")
     assert (refused.status, refused.body["details"]["causes"][0]["field"]) == (422, "status.devices[0]")
+
+
+@pytest.mark.parametrize(
+    ("status", "field"),
+    [
+        ({"conditions": [{**CONDITION, "status": "Maybe"}]}, "conditions[0].status"),
+        ({"conditions": [{**CONDITION, "reason": "not a word"}]}, "conditions[0].reason"),
+        ({"conditions": [CONDITION, CONDITION]}, "conditions[1]"),
+        ({"data": [1]}, "data"),
+    ],
+)
+def test_status_of_a_device_that_breaks_a_rule_is_refused(api, name, path, status, field):
+    """Each rule, with the field that is named for it."""
+    api.post(CLAIMS, a_claim(name))
+    api.patch(f"{path}/status", {"status": {"allocation": an_allocation()}})
+    device = {"driver": "gpu.example.com", "pool": "node-a", "device": "gpu-0", **status}
+    refused = api.patch(f"{path}/status", {"status": {"devices": [device]}})
+    assert refused.status == 422
+    assert f"status.devices[0].{field}" in [cause["field"] for cause in refused.body["details"]["causes"]]
 
 
 def test_reservation_needs_an_allocation(api, name, path):

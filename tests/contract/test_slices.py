@@ -24,6 +24,19 @@ def _consuming(count):
     return [{"counterSet": f"set-{i}", "counters": {"c0": {"value": "1"}}} for i in range(count)]
 
 
+def _shared(**policy):
+    return [a_device(allowMultipleAllocations=True, capacity={"m": {"value": "8Gi", "requestPolicy": policy}})]
+
+
+def _on(**requirement):
+    return {"nodeName": None, "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
+
+
+_POLICY = "spec.devices[0].capacity[m].requestPolicy"
+_EXPRESSION = "spec.nodeSelector.nodeSelectorTerms[0].matchExpressions[0]"
+_NO_TERMS = {"nodeName": None, "nodeSelector": {"nodeSelectorTerms": []}}
+_PER_DEVICE = {"nodeName": None, "perDeviceNodeSelection": True}
+
 REFUSED = {
     "129 devices": (_devices(129), {}, "spec.devices"),
     "65 devices with one taint": ([*_devices(64), a_device("t", taints=[TAINT])], {}, "spec.devices"),
@@ -89,6 +102,43 @@ REFUSED = {
         {},
         "spec.devices[0].consumesCounters",
     ),
+    "node selector without terms": (ONE_DEVICE, _NO_TERMS, "spec.nodeSelector.nodeSelectorTerms"),
+    "node selector without a value": (ONE_DEVICE, _on(key="a", operator="In"), f"{_EXPRESSION}.values"),
+    "node selector with a value too many": (
+        ONE_DEVICE,
+        _on(key="a", operator="Exists", values=["b"]),
+        f"{_EXPRESSION}.values",
+    ),
+    "node selector of no operator": (ONE_DEVICE, _on(key="a", operator="Near"), f"{_EXPRESSION}.operator"),
+    "node selector with a bad key": (ONE_DEVICE, _on(key="a b", operator="Exists"), f"{_EXPRESSION}.key"),
+    "device of no node": (ONE_DEVICE, _PER_DEVICE, "spec.devices[0]"),
+    "device with a bad node name": ([a_device(nodeName="A")], _PER_DEVICE, "spec.devices[0].nodeName"),
+    "policy without a default": (_shared(validValues=["1Gi"]), {}, f"{_POLICY}.default"),
+    "policy with a default that is none of its values": (
+        _shared(default="3Gi", validValues=["1Gi", "2Gi"]),
+        {},
+        f"{_POLICY}.validValues",
+    ),
+    "policy with values out of order": (
+        _shared(default="1Gi", validValues=["2Gi", "1Gi"]),
+        {},
+        f"{_POLICY}.validValues[1]",
+    ),
+    "policy with values and a range": (
+        _shared(default="1Gi", validValues=["1Gi"], validRange={"min": "1Gi"}),
+        {},
+        _POLICY,
+    ),
+    "policy with a range beyond the capacity": (
+        _shared(default="1Gi", validRange={"min": "1Gi", "max": "9Gi"}),
+        {},
+        f"{_POLICY}.validRange.max",
+    ),
+    "policy whose default is no step": (
+        _shared(default="1536Mi", validRange={"min": "1Gi", "step": "1Gi"}),
+        {},
+        f"{_POLICY}.validRange.step",
+    ),
     "device with a node of its own": ([a_device(nodeName="a")], {}, "spec.devices[0]"),
     "binding without failure": (
         [a_device(bindingConditions=["a"])],
@@ -129,6 +179,16 @@ def test_slice_at_a_limit_is_taken(api, name, devices, spec):
     """The largest slices that the API takes."""
     taken = api.post(SLICES, a_slice(name, devices, **spec))
     assert taken.status == 201, taken.body
+
+
+@pytest.mark.parametrize(
+    "devices",
+    ["x", [a_device(capacity=[])], [a_device(name=1)], [a_device(attributes={"a": "x"})], [a_device(allNodes="yes")]],
+)
+def test_value_of_another_type_is_a_bad_request(api, name, devices):
+    """The object could not even be read."""
+    refused = api.post(SLICES, a_slice(name, devices))
+    assert (refused.status, refused.body["reason"]) == (400, "BadRequest")
 
 
 def test_quantity_that_is_none_is_a_bad_request(api, name):

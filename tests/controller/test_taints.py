@@ -55,6 +55,14 @@ def test_effects_are_set_by_kind():
     ]
 
 
+def test_no_device_has_more_taints_than_the_api_server_takes():
+    """A later plugin may know more kinds than fit beside the taint of a dead plugin, which must not be refused with them."""
+    many = tuple(Ailment(f"kind-{number}", "c", THEN, "m", "r") for number in range(16))
+    told = taints(OFF, *many, others=(Taint("lanewise.dev/unreachable", "silent", "NoSchedule"),))
+    assert len(told) == 16
+    assert [kind for kind, *_ in told[:3]] == ["unreachable", "lost", "kind-0"]
+
+
 def test_two_xids_are_one_taint_that_began_with_the_first():
     """The second must not restart the seconds of a toleration."""
     assert taints(xid(119, LATER), xid(48)) == [("xid", "119", "NoSchedule", THEN)]

@@ -54,6 +54,13 @@ def test_both_formats_tell_the_same(metrics, accept):
     }
 
 
+@pytest.mark.parametrize("version", ["abc", "1.x", "\u00ff"])
+def test_who_asks_for_a_version_that_is_none_gets_text(metrics, version):
+    """Whoever reaches the port may say anything; it is no fault of ours to write a traceback about."""
+    for kind in ("application/openmetrics-text", "text/plain"):
+        assert metrics.page(f"{kind}; version={version}")[0].startswith("text/plain")
+
+
 def test_buckets_reach_from_a_millisecond_to_the_kubelets_patience(metrics):
     """45 s is when it gives a call up."""
     for seconds in (0.0005, 0.003, 44.0, 100.0):

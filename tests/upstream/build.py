@@ -16,7 +16,7 @@ from tests.cluster.build import FLAGS, LINKER_FLAGS, go_program, one_at_a_time
 from tests.cluster.places import ClusterError, cache
 
 HERE = Path(__file__).parent
-NEED_C = frozenset({"nvidia-ctk"})
+NEED_C = frozenset({"nvidia-cdi-hook", "nvidia-ctk"})
 """Tools that call C libraries; the others are built without a C compiler."""
 
 
@@ -64,6 +64,6 @@ def _compile(folder: Path, output: Path) -> None:
     command = [go_program(), "build", *FLAGS, "-ldflags", LINKER_FLAGS, "-o", str(output), package(folder)]
     environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""}
     if folder.name in NEED_C:
-        environment |= {"CGO_ENABLED": "1", "CC": c_compiler()}
+        environment |= {"CGO_ENABLED": "1", "CC": c_compiler(), "CGO_CFLAGS": "-O2 -w"}
     if subprocess.run(command, cwd=folder, env=environment).returncode:
         raise ClusterError(f"Go could not build tests/upstream/{folder.name}; its own words are above")

@@ -9,7 +9,7 @@ from typing import Any, Self
 class Judge:
     """A running program; a context manager, for the program ends with it."""
 
-    def __init__(self, program: Path, *arguments: str) -> None:
+    def __init__(self, program: Path | str, *arguments: str) -> None:
         self._process = subprocess.Popen(
             [program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
         )

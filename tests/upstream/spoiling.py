@@ -33,7 +33,7 @@ def spoilt(
                     container[key] = copy.deepcopy(chance.choice(values))
             case 3:
                 del container[key]
-            case 4 | 5 if isinstance(value, dict):
+            case 4 | 5 if fields and isinstance(value, dict):
                 name = chance.choice(sorted(fields))
                 value[name] = copy.deepcopy(chance.choice(fields[name]))
             case 6 if isinstance(value, list) and value:

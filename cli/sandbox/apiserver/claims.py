@@ -26,10 +26,7 @@ Names = Mapping[str, frozenset[str]]
 
 REQUESTS = CONSTRAINTS = CONFIGS = SELECTORS = 32
 SUBREQUESTS = 8
-RESULTS = 32
-RESERVATIONS = 256
 EXPRESSION_BYTES = PARAMETER_BYTES = 10 * 1024
-STATUS_CONDITIONS = 8
 
 _NO_SUCH_REQUEST = (
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
@@ -84,24 +81,25 @@ def class_faults(obj: Mapping[str, Any], _old: Mapping[str, Any] | None) -> list
     """Everything the API has against a DeviceClass."""
     spec = obj.get("spec") or {}
     found = items(spec.get("selectors") or [], SELECTORS, _selector, "spec.selectors")
-    found += items(spec.get("config") or [], CONFIGS, _opaque, "spec.config")
+    found += items(spec.get("config") or [], CONFIGS, opaque_faults, "spec.config")
     name = spec.get("extendedResourceName")
     return found + (formats.extended_resource(name, "spec.extendedResourceName") if name is not None else [])
 
 
-def _request_names(spec: Mapping[str, Any]) -> Names:
+def request_names(spec: Mapping[str, Any]) -> Names:
+    """What results and configurations may refer to: each request with its alternatives."""
     requests = (spec.get("devices") or {}).get("requests") or ()
     return {str(r.get("name")): frozenset(str(s.get("name")) for s in r.get("firstAvailable") or ()) for r in requests}
 
 
 def _spec(spec: Mapping[str, Any], at: str) -> list[Cause]:
-    names = _request_names(spec)
+    names = request_names(spec)
     devices = spec.get("devices") or {}
     found = unique(
         devices.get("requests") or [],
         REQUESTS,
         _request,
-        lambda request: str(request.get("name")),
+        _name,
         f"{at}.devices.requests",
         shows_item=True,
     )
@@ -114,7 +112,7 @@ def _spec(spec: Mapping[str, Any], at: str) -> list[Cause]:
     return found + items(
         devices.get("config") or [],
         CONFIGS,
-        lambda config, here: _covered(config, here, names) + _opaque(config, here),
+        lambda config, here: covered(config, here, names) + opaque_faults(config, here),
         f"{at}.devices.config",
     )
 
@@ -127,6 +125,7 @@ def _request(request: Mapping[str, Any], at: str) -> list[Cause]:
         found.append(required(at, rule))
     elif exactly is not None and alternatives:
         found.append(invalid_value(at, None, f"{rule}, but multiple fields are set"))
+        found += unique(alternatives, SUBREQUESTS, lambda _sub, _at: [], _name, f"{at}.firstAvailable")
     elif exactly is not None:
         found += _wish(exactly, f"{at}.exactly")
     else:
@@ -134,10 +133,14 @@ def _request(request: Mapping[str, Any], at: str) -> list[Cause]:
             alternatives,
             SUBREQUESTS,
             lambda sub, here: formats.label(sub.get("name"), f"{here}.name") + _wish(sub, here),
-            lambda sub: str(sub.get("name")),
+            _name,
             f"{at}.firstAvailable",
         )
     return found
+
+
+def _name(named: Mapping[str, Any]) -> str:
+    return str(named.get("name"))
 
 
 def _wish(wish: Mapping[str, Any], at: str) -> list[Cause]:
@@ -167,7 +170,7 @@ def _selector(selector: Mapping[str, Any], at: str) -> list[Cause]:
 
 
 def _constraint(constraint: Mapping[str, Any], at: str, names: Names) -> list[Cause]:
-    found = _covered(constraint, at, names)
+    found = covered(constraint, at, names)
     given = [field for field in ("matchAttribute", "distinctAttribute") if constraint.get(field) is not None]
     if not given:
         rule = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
@@ -177,19 +180,25 @@ def _constraint(constraint: Mapping[str, Any], at: str, names: Names) -> list[Ca
     return found
 
 
-def _covered(holder: Mapping[str, Any], at: str, names: Names) -> list[Cause]:
+def covered(holder: Mapping[str, Any], at: str, names: Names) -> list[Cause]:
+    """The requests that something is for, each once."""
     return unique(
-        holder.get("requests") or [], REQUESTS, lambda n, here: _reference(n, here, names), str, f"{at}.requests"
+        holder.get("requests") or [], REQUESTS, lambda n, here: reference(n, here, names), str, f"{at}.requests"
     )
 
 
-def _reference(name: str, at: str, names: Names) -> list[Cause]:
-    main, slash, sub = name.partition("/")
-    known = main in names and (not slash or sub in names[main])
-    return [] if known else [invalid_value(at, name, _NO_SUCH_REQUEST)]
+def reference(name: str, at: str, names: Names) -> list[Cause]:
+    """One request, or one of its alternatives."""
+    parts = name.split("/")
+    if len(parts) > 2:
+        return [invalid_value(at, name, _NO_SUCH_REQUEST)]
+    found = [cause for part in parts for cause in formats.label(part, at)]
+    known = parts[0] in names and (len(parts) == 1 or parts[1] in names[parts[0]])
+    return found if known else [*found, invalid_value(at, name, _NO_SUCH_REQUEST)]
 
 
-def _opaque(config: Mapping[str, Any], at: str) -> list[Cause]:
+def opaque_faults(config: Mapping[str, Any], at: str) -> list[Cause]:
+    """A configuration, of whichever driver."""
     opaque = config.get("opaque")
     if opaque is None:
         return [required(f"{at}.opaque")]
@@ -204,71 +213,3 @@ def _opaque(config: Mapping[str, Any], at: str) -> list[Cause]:
     if not isinstance(parameters, Mapping):
         found.append(invalid_value(here, "<value omitted>", "must be a valid JSON object"))
     return found + driver
-
-
-def status_faults(obj: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
-    """Everything the API has against a new status of a claim."""
-    status, before = obj.get("status") or {}, old.get("status") or {}
-    names = _request_names(obj.get("spec") or {})
-    allocation = status.get("allocation")
-    found = unique(
-        status.get("reservedFor") or [], RESERVATIONS, _consumer, lambda c: str(c.get("uid")), "status.reservedFor"
-    )
-    if status.get("reservedFor") and allocation is None:
-        found.append(forbidden_field("status.reservedFor", "may not be specified when `allocated` is not set"))
-    results = ((allocation or {}).get("devices") or {}).get("results") or []
-    if before.get("allocation") is not None and allocation is not None:
-        if allocation != before["allocation"]:
-            found.append(invalid_value("status.allocation", None, "field cannot be modified once set"))
-    elif allocation is not None:
-        here = "status.allocation.devices.results"
-        found += items(results, RESULTS, lambda result, at: _result(result, at, names), here)
-    allocated = {_identity(result) for result in results}
-    return found + unique(
-        status.get("devices") or [],
-        RESULTS,
-        lambda device, at: _device_status(device, at, allocated),
-        _identity,
-        "status.devices",
-    )
-
-
-def without_stale_devices(obj: dict[str, Any]) -> None:
-    """Forget the status of devices that are allocated no more, as the server does when a claim is deallocated."""
-    status = obj.get("status") or {}
-    if not status.get("allocation"):
-        status.pop("devices", None)
-
-
-def _identity(device: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(str(device.get(name, "")) for name in ("driver", "pool", "device", "shareID"))
-
-
-def _consumer(consumer: Mapping[str, Any], at: str) -> list[Cause]:
-    return [required(f"{at}.{name}") for name in ("resource", "name", "uid") if not consumer.get(name)]
-
-
-def _result(result: Mapping[str, Any], at: str, names: Names) -> list[Cause]:
-    found = _reference(str(result.get("request", "")), f"{at}.request", names)
-    found += formats.label(result.get("device"), f"{at}.device")
-    found += formats.driver(result.get("driver"), f"{at}.driver")
-    return found + formats.pool_name(result.get("pool"), f"{at}.pool")
-
-
-def _device_status(device: Mapping[str, Any], at: str, allocated: set[tuple[str, ...]]) -> list[Cause]:
-    found = []
-    if _identity(device) not in allocated:
-        shown = dict(zip(("Driver", "Pool", "Device", "ShareID"), _identity(device), strict=True))
-        found.append(invalid_value(at, shown, "must be an allocated device in the claim"))
-    data = device.get("data")
-    if data is not None and not isinstance(data, Mapping):
-        found.append(invalid_value(f"{at}.data", data, "must be a valid JSON object"))
-    return found + items(device.get("conditions") or [], STATUS_CONDITIONS, _condition, f"{at}.conditions")
-
-
-def _condition(condition: Mapping[str, Any], at: str) -> list[Cause]:
-    return [
-        required(f"{at}.{name}")
-        for name in ("type", "status", "lastTransitionTime", "reason")
-        if not condition.get(name)
-    ]

@@ -1,11 +1,12 @@
 """What the API server refuses in a policy that says which amounts of a shared device's capacity may be asked for.
 
-Source: `validateRequestPolicy` in `pkg/apis/resource/validation/validation.go` of Kubernetes 1.37.2, with the feature
-DRAFractionalCapacityRange as it is there by default: on.
+Source: `validateRequestPolicy` in `pkg/apis/resource/validation/validation.go` of Kubernetes 1.37.2, without the feature
+DRAFractionalCapacityRange, which a server that could still be rolled back to 1.36 has not: fractions are rounded up.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -14,7 +15,6 @@ from cli.sandbox.apiserver.quantity import value_of
 from cli.sandbox.apiserver.statuses import Cause, duplicate, forbidden_field, invalid_value, required, too_many
 
 VALUES = 10
-_MILLI = 1000
 
 
 def faults(capacity: Mapping[str, Any], at: str) -> list[Cause]:
@@ -47,7 +47,7 @@ def _values(default: str, most: str, values: list[str], at: str) -> list[Cause]:
         for i, amount in enumerate(amounts):
             if amount > _amount(most):
                 found.append(invalid_value(f"{at}[{i}]", values[i], f"option is larger than capacity value: {most}"))
-            if amount in amounts[:i]:
+            if math.ceil(amount) in map(math.ceil, amounts[:i]):
                 found.append(duplicate(f"{at}[{i}]", values[i]))
     if len(values) > VALUES or _amount(default) not in amounts:
         found.append(invalid_value(at, default, "default value is not valid according to the requestPolicy"))
@@ -70,14 +70,8 @@ def _range(default: str, most: str, span: Mapping[str, str], at: str) -> list[Ca
             found.append(invalid_value(f"{at}.max", highest, f"max is larger than capacity value: {most}"))
         if _amount(default) > _amount(highest):
             found.append(invalid_value(f"{at}.default", default, f"default is more than max: {highest}"))
-    bounds = {"default": default, "min": least, "max": highest, "step": step}
-    given = {name: text for name, text in bounds.items() if text is not None}
-    fine = [name for name, text in given.items() if (_amount(text) * _MILLI).denominator != 1]
-    if fine:
-        return found + [
-            invalid_value(f"{at}.{name}", given[name], "value cannot be represented as a milli value") for name in fine
-        ]
-    return found + (_step(given, most, at) if step is not None else [])
+    given = {"default": default, "min": least, "max": highest, "step": step}
+    return found + (_step({name: text for name, text in given.items() if text is not None}, most, at) if step else [])
 
 
 def _step(given: Mapping[str, str], most: str, at: str) -> list[Cause]:
@@ -87,16 +81,15 @@ def _step(given: Mapping[str, str], most: str, at: str) -> list[Cause]:
     found = []
     if (one := _amount(least) + _amount(step)) > _amount(most):
         found.append(invalid_value(here, step, f"one step {one} is larger than capacity value: {most}"))
-    if all(_amount(text).denominator == 1 for text in given.values()):
-        unsafe = [
-            invalid_value(f"{at}.{name}", text, rule)
-            for name, text in given.items()
-            if (rule := _unsafe(_amount(text))) is not None
-        ]
-        if unsafe:
-            return found + unsafe
+    unsafe = [
+        invalid_value(f"{at}.{name}", text, rule)
+        for name, text in given.items()
+        if (rule := _unsafe(_amount(text))) is not None
+    ]
+    if unsafe:
+        return found + unsafe
     for name in ("default", "max"):
-        if name in given and (_amount(given[name]) - _amount(least)) % _amount(step):
+        if name in given and (_rounded(given[name]) - _rounded(least)) % _rounded(step):
             rule = f"value is not a multiple of a given step ({step}) from ({least})"
             found.append(invalid_value(here, given[name], rule))
     return found
@@ -105,8 +98,12 @@ def _step(given: Mapping[str, str], most: str, at: str) -> list[Cause]:
 def _unsafe(amount: Fraction) -> str | None:
     if amount < 0:
         return "must be greater than or equal to 0"
-    return "must not be larger than 9223372036854775807" if amount >= 2**63 else None
+    return "must not be larger than 9223372036854775807" if amount > 2**63 - 1 else None
 
 
 def _amount(text: str) -> Fraction:
     return value_of(text)[0]
+
+
+def _rounded(text: str) -> int:
+    return math.ceil(_amount(text))

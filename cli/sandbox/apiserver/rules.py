@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cli.sandbox.apiserver import claims, crds, formats, known, schema, slices
+from cli.sandbox.apiserver import claims, claimstatus, crds, formats, known, schema, slices
 from cli.sandbox.apiserver.bodies import without_nulls
 from cli.sandbox.apiserver.kinds import Kind
 from cli.sandbox.apiserver.quantity import canonical
@@ -31,14 +31,14 @@ def unknown_fields(kind: Kind, obj: Mapping[str, Any]) -> list[str]:
     return (_read(kind, obj) if kind.schema is None else schema.pruned(obj, kind.schema))[1]
 
 
-def prepared(kind: Kind, obj: Mapping[str, Any], now: str) -> Obj:
-    """The object as the real server would store it: unknown fields dropped, defaults in, quantities canonical."""
+def prepared(kind: Kind, obj: Mapping[str, Any], now: str, old: Mapping[str, Any] | None = None) -> Obj:
+    """The object as the real server would store it in place of `old`: without unknown fields, with defaults."""
     if kind.schema is not None:
         defaulted: Obj = schema.with_defaults(schema.pruned(obj, kind.schema)[0], kind.schema)
         return defaulted
     fit: Obj = without_nulls(copy.deepcopy(_read(kind, obj)[0]))
     try:
-        _fill_in(kind, fit, now)
+        _fill_in(kind, fit, now, old or {})
     except ValueError:  # the one text that decoding a typed object looks into
         rule = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         raise _unreadable(kind, rule) from None
@@ -56,7 +56,7 @@ def _unreadable(kind: Kind, why: str) -> ApiError:
     return bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
 
 
-def _fill_in(kind: Kind, fit: Obj, now: str) -> None:
+def _fill_in(kind: Kind, fit: Obj, now: str, old: Mapping[str, Any]) -> None:
     if kind.status:  # a struct in the Go types, so always there
         fit.setdefault("status", {})
     match kind.resource:
@@ -64,7 +64,7 @@ def _fill_in(kind: Kind, fit: Obj, now: str) -> None:
             slices.fill_in(fit, now)
         case "resourceclaims.resource.k8s.io":
             claims.fill_in(fit.get("spec") or {}, fit.get("status") or {})
-            claims.without_stale_devices(fit)
+            claimstatus.without_stale_devices(fit, old)
         case "resourceclaimtemplates.resource.k8s.io":
             claims.fill_in((fit.get("spec") or {}).get("spec") or {}, {})
         case "customresourcedefinitions.apiextensions.k8s.io":
@@ -91,7 +91,7 @@ def faults(kind: Kind, obj: Mapping[str, Any], old: Mapping[str, Any] | None, su
     if kind.schema is not None:
         return found + schema.faults(obj, kind.schema)
     if kind.resource == "resourceclaims.resource.k8s.io" and subresource == "status":
-        return found + claims.status_faults(obj, old or {})
+        return found + claimstatus.faults(obj, old or {})
     check = _CHECKS.get(kind.resource)
     return found + (check(obj, old) if check and not subresource else [])
 
@@ -103,7 +103,10 @@ def _metadata_faults(meta: Mapping[str, Any]) -> list[Cause]:
     found = formats.subdomain(name, "metadata.name")
     for key, value in (meta.get("labels") or {}).items():
         found += formats.label_name(key, "metadata.labels") + formats.label_value(value, "metadata.labels")
+    for key in meta.get("annotations") or {}:
+        found += formats.label_name(key.lower(), "metadata.annotations")
     for i, finalizer in enumerate(meta.get("finalizers") or ()):
+        found += formats.label_name(finalizer, "metadata.finalizers")
         if "/" not in finalizer and finalizer not in ("orphan", "foregroundDeletion", "kubernetes"):
             rule = "name is neither a standard finalizer name nor is it fully qualified"
             found.append(invalid_value(f"metadata.finalizers[{i}]", finalizer, rule))

@@ -258,7 +258,7 @@ class Writes:
         """Unknown and disabled fields dropped, defaults filled in, and everything checked; ApiError 422 when not fit."""
         self._check_unknown(kind, obj, writer)
         dropped = self.gates.dropped_from(kind) | self._dropped_fields()
-        obj = rules.prepared(kind, without(obj, dropped, old), self._store.timestamp())
+        obj = rules.prepared(kind, without(obj, dropped, old), self._store.timestamp(), old)
         if causes := rules.faults(kind, obj, old, subresource):
             raise invalid(kind, obj["metadata"].get("name") or "", causes)
         return obj

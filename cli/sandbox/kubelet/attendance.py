@@ -20,7 +20,7 @@ _log = structlog.get_logger(__name__)
 TURN_SECONDS = 0.1
 """The kubelet is woken by the kernel when a socket comes or goes, and looks once a second besides."""
 STREAM_SECONDS = 5.0
-"""A health stream that has ended is opened anew after this long."""
+"""A health stream that has ended is opened anew after this long, unless the plugin does not serve it."""
 FIRST_SECONDS, LIMIT_SECONDS = 0.5, 122.0
 """A socket that could not be registered is tried again after this, doubled each time (volume/util's exponential backoff)."""
 
@@ -99,7 +99,7 @@ class Attendance:
 
     def _reopen_streams(self) -> None:
         for plugin in self._registry.plugins.values():
-            if plugin.stream is None or not plugin.stream.ended.is_set():
+            if plugin.stream is None or not plugin.stream.ended.is_set() or plugin.stream.unserved:
                 continue
             at = self._reopen.setdefault(plugin, self._clock() + STREAM_SECONDS)
             # One that could only fail would pass for a connection until it has.

@@ -55,6 +55,12 @@ class HealthStream:
         self.call.cancel()
         self._reader.join(timeout=5)
 
+    @property
+    def unserved(self) -> bool:
+        """Whether it ended because the plugin has no such service, though it may have offered it."""
+        code: Callable[[], Any] = getattr(self.error, "code", lambda: None)
+        return code() is grpc.StatusCode.UNIMPLEMENTED
+
     def _read(self) -> None:
         take = self.heard or self.reports.put
         try:

@@ -31,7 +31,8 @@ class NotRegistered(Exception):  # noqa: N818  # an outcome, named as the kubele
 
 
 class Registry:
-    """Knows the plugins of one registry directory. A context manager; changed by one thread, asked for a `plugin` by any.
+    """Knows the plugins of one registry directory. A context manager; changed by one thread, asked by any for a `plugin` and
+    whether one is `usable`.
 
     `dra_versions` and `health_versions`, newest first, are what this kubelet speaks; without health versions it is one that
     opens no stream. `heard` is given what comes on the health streams, None at their end; without it each stream keeps
@@ -134,7 +135,7 @@ class Registry:
 
     def usable(self, driver: str) -> bool:
         """Whether one of its instances is connected."""
-        return any(plugin.connected for plugin in self.plugins.values() if plugin.driver == driver)
+        return any(plugin.connected for plugin in list(self.plugins.values()) if plugin.driver == driver)
 
     def watch_health(self, plugin: Plugin) -> None:
         """Open the health stream of a plugin that offers one, again if need be."""

@@ -2,8 +2,10 @@
 
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -11,6 +13,7 @@ from structlog.testing import capture_logs
 from api.kube.client import Client
 from api.kube.events import QUEUE_LENGTH, EventRecorder, Regarding, cut
 from api.kube.server import Server
+from api.names import is_dns_subdomain
 from tests.support.reflecting import FakeTime
 from tests.support.scripted_server import SECONDS, ScriptedServer, Silence, refusal
 from tests.support.small_store import SmallStore
@@ -49,6 +52,16 @@ def tell(recorder, note="no GPU is free", regarding=CLAIM):
 def asked(server, count):
     server.wait_for(lambda s: len(s.asked) >= count, f"{count} requests")
     return server.asked
+
+
+@pytest.mark.parametrize("at_the_cut", ["-", ".", ".-"])
+def test_an_event_on_a_long_name_has_a_name_that_is_one(at_the_cut):
+    """Cut at a dash or dot it would be no DNS subdomain, and the API server would take no such event."""
+    name = (f"{'a' * 43}." * 5)[: 220 - len(at_the_cut)] + at_the_cut + "b" * 30
+    with recording() as (recorder, server, _, _):
+        tell(recorder, regarding=replace(CLAIM, name=name))
+        (request,) = asked(server, 1)
+    assert is_dns_subdomain(request.body["metadata"]["name"])
 
 
 def test_event_is_made_beside_its_object():

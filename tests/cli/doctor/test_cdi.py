@@ -1,7 +1,9 @@
 """The CDI directory, and files in it that are stale, broken, or not ours."""
 
 import json
+import os
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -100,3 +102,36 @@ def test_looking_where_nothing_is(tmp_path):
     """Nothing is raised."""
     seen = cdi.look(DRIVER, tmp_path / "cdi", tmp_path / "plugin", tmp_path)
     assert trouble(cdi.judge(seen)) == [f"failure cdi directory: {tmp_path / 'cdi'} is not there"]
+
+
+BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in pairwise("abcdefghijklmnopqrstu"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("x.yaml", "a: !!float ''", "is no YAML"),
+        ("x.yaml", "a: !!timestamp x", "is no YAML"),
+        ("x.yaml", f"{BOMB}kind: *u\n", "has YAML aliases, which are not read"),
+        ("x.json", " " * (cdi.READ_MAX + 1), "has 5 MiB: it was not read"),
+    ],
+)
+def test_files_that_are_made_to_break_their_readers(node, name, content, problem):
+    """The other findings are told all the same, at once."""
+    node.registry.parent.joinpath("cdi").mkdir(exist_ok=True)
+    (node.registry.parent / "cdi" / name).write_text(content)
+    seen = cdi.look(DRIVER, node.registry.parent / "cdi", node.registry.parent / "plug", Path("/proc"))
+    assert seen.files == (CdiFile(name, None, problem),)
+
+
+def test_a_fifo_is_not_waited_for(node):
+    """No runtime reads one."""
+    place = node.registry.parent / "cdi"
+    place.mkdir(exist_ok=True)
+    os.mkfifo(place / "x.json")
+    end = os.open(place / "x.json", os.O_RDWR)  # so that a reader would wait, and a test that fails ends
+    os.write(end, b"{")
+    os.set_blocking(end, False)
+    found = cdi.look(DRIVER, place, place, Path("/proc")).files
+    os.close(end)
+    assert found == (CdiFile("x.json", None, "not a regular file"),)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.kube.errors import ApiError, Unauthorized
+from api.kube.errors import ApiError, Garbled, Unauthorized
 from cli.doctor import cluster
 from cli.doctor.cluster import Unknown, ask
 from cli.doctor.rights import FORBIDDEN, NEEDED
@@ -100,3 +100,15 @@ def test_metrics_are_fetched_as_text():
         with pytest.raises(ApiError):
             town.client.text("/metrics")
         assert town.client.text("/version").startswith("{")
+
+
+@pytest.mark.parametrize("answer", [{}, {"gitVersion": 5}])
+def test_what_is_no_kubernetes_is_told_as_that(answer):
+    """Some other server that answers everything with JSON."""
+
+    class Other(Answers):
+        def version(self):
+            return answer
+
+    with a_town() as town, pytest.raises(Garbled, match="/version"):
+        asked(Other(town.client))

@@ -1,7 +1,9 @@
 """`lanewise doctor` as an administrator meets it."""
 
+import errno
 import json
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +89,34 @@ def test_a_node_alone(flags, capsys):
         "runtime": "warning",
         "runtime cdi": "warning",
     }
+
+
+@pytest.mark.parametrize("method", ["is_dir", "iterdir"])
+def test_what_may_not_be_read_is_not_taken_for_empty(flags, tmp_path, capsys, monkeypatch, method):
+    """/var/lib/kubelet is root's alone on many nodes, the CDI directory is not: to somebody else every file of ours would look
+    like one without a claim, to be removed."""
+    (tmp_path / "cdi").mkdir()
+    (tmp_path / "cdi/gpu.lanewise.dev-claim_u1.json").write_text("{}")
+    real = getattr(Path, method)
+
+    def guarded(self):
+        if self.is_relative_to(tmp_path / "plug") or self == tmp_path / "reg":
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+        return real(self)
+
+    monkeypatch.setattr(Path, method, guarded)
+    main(["doctor", "--only=node", *flags, "-o", "json"])
+    told = json.loads(capsys.readouterr().out)["findings"]
+    (sockets,) = (finding for finding in told if finding["check"] == "sockets")
+    what = f"not known: {tmp_path}/reg: Permission denied"
+    assert sockets == {
+        "check": "sockets",
+        "level": "warning",
+        "what": what,
+        "remedy": "run it as root on the node, or name the place by its flag",
+    }
+    assert not [finding for finding in told if "is not prepared here" in finding["what"] and method == "iterdir"]
+    assert "runtime" in {finding["check"] for finding in told}
 
 
 def test_a_machine_file_that_cannot_be_used_is_a_failure(flags, tmp_path, capsys):

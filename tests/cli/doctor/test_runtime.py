@@ -139,3 +139,16 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path):
     told = trouble(runtime.judge(runtime.look(tmp_path, None, "containerd://2.1.4"), CDI))
     assert len(told) == 1
     assert told[0].startswith("warning runtime cdi: not known: its configuration cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["a = " + "[" * 5000, "a = " + "1" * 5000, 'imports = [""]', 'imports = ["/"]', "imports = 5", 'imports = ["**x"]'],
+    ids=["deep", "long", "empty import", "root import", "no imports", "no pattern"],
+)
+def test_a_file_that_no_runtime_would_take_is_a_warning(tmp_path, content):
+    """And no traceback."""
+    (tmp_path / "etc/containerd").mkdir(parents=True)
+    (tmp_path / "etc/containerd/config.toml").write_text(content)
+    seen = runtime.look(tmp_path, None, "containerd://2.1.4")
+    assert [line.split(":")[0] for line in trouble(runtime.judge(seen, CDI))] == ["warning runtime cdi"]

@@ -99,6 +99,8 @@ MOUNTINFO = """\
 30 22 0:25 / /run rw,nosuid - tmpfs tmpfs rw,size=1000k
 31 22 0:26 / /var/lib/a\\040b ro,relatime - xfs /dev/sdb1 rw
 32 30 0:27 / /run/cdi rw - tmpfs tmpfs ro
+33 22 0:28 / /srv/ä\\040b rw - tmpfs tmpfs rw
+34 22 0:29 / /srv/c\\134x rw - btrfs x rw
 garbage
 """
 
@@ -111,6 +113,8 @@ garbage
         ("/running", "ext4", False),
         ("/var/lib/a b/c", "xfs", True),
         ("/run/cdi", "tmpfs", True),
+        ("/srv/ä b", "tmpfs", False),
+        ("/srv/c\\x", "btrfs", False),
     ],
 )
 def test_the_mount_of_a_directory_is_the_nearest(path, kind, read_only):

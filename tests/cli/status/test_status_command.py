@@ -164,6 +164,13 @@ def test_every_missing_right_is_named_at_once():
     assert "no role grants it" in second.what
 
 
+def test_an_object_that_cannot_be_read_is_not_left_out(town):
+    """Without it a device could look free that it holds; and a traceback tells nobody anything."""
+    put(town, {**a_held_claim("odd", a_result(GPU)), "spec": {"devices": {"requests": [7]}}})
+    with viewer(town) as client, pytest.raises(Refused, match="resourceclaims: an object of the answer cannot be read"):
+        ask(client, ALL, utc_now)
+
+
 def test_the_viewers_role_holds_what_it_asks_and_no_more():
     """list for one status, list and watch for --watch, and nothing else (`get` is for kubectl)."""
     asked = set()

@@ -222,6 +222,13 @@ def test_only_the_newest_generation_of_a_pool_counts():
     assert [device.published for device in told.nodes[0].devices] == [True, False, False]
 
 
+def test_a_pool_of_which_a_slice_is_missing_has_nothing_to_give():
+    """The scheduler leaves it alone until all its slices are there, so none of its devices is free."""
+    half = published(GPUS[:2])
+    half["spec"]["pool"]["resourceSliceCount"] = 2
+    assert shown(slices=[half], claims=[]).startswith("node-a: 3 GPUs: 3 unpublished\n")
+
+
 def test_a_device_in_use_that_is_not_published_any_more_is_still_in_use():
     """The kubelet wiped the slices, or the GPU left them: the pod runs on."""
     claims = [a_held_claim("train", a_result("gpu-99-00-0"), pods=("p",))]
@@ -309,6 +316,14 @@ def test_a_renewal_is_no_news():
     assert next_change(facts(), NOW) == 30.0
     assert next_change(facts(leases=[]), NOW) is None
     assert report() != report(now=datetime(2026, 12, 1, 12, 0, 30, tzinfo=UTC))
+
+
+def test_a_lease_without_a_time_zone_renews_nothing():
+    """Nothing can be said of it, and `--watch` must not break over it."""
+    lease = a_lease()
+    lease["spec"]["renewTime"] = "2026-12-01T12:00:00"
+    assert "no Lease of this node's" in shown(leases=[lease])
+    assert next_change(facts(leases=[lease]), NOW) is None
 
 
 def test_an_inventory_that_cannot_be_read_is_told():

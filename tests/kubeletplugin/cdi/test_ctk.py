@@ -110,6 +110,27 @@ def test_tool_is_asked_once_for_all_gpus():
     ]
 
 
+def test_driver_root_in_a_hook_becomes_the_hosts():
+    """That hook runs on the host, and would look for NVML where only the plugin sees it."""
+    document = json.loads(printed(("GPU-0", 0)))
+    args = ["nvidia-cdi-hook", "apply-cuda-memory-limits", "--driver-root", "/driver-root", "--gpu-id", "GPU-0"]
+    hook = {"hookName": "createRuntime", "path": "/usr/bin/nvidia-cdi-hook", "args": args}
+    document["devices"][0]["containerEdits"]["hooks"] = [hook]
+    (made,) = a_content(Tool(Ran(0, json.dumps(document), ""))).device(MACHINE, ONE).hooks
+    assert made.args == (*args[:3], "/run/nvidia/driver", *args[4:])
+
+
+def test_link_in_dev_is_one_of_the_container():
+    """The tool writes it with the root that it was given for /dev."""
+    document = json.loads(printed(("GPU-0", 0)))
+    link = "../card0::{}/dev/dri/by-path/pci-0000:65:00.0-card"
+    words = ["--link", link.format("/driver-root/host-dev"), "--link", "libcuda.so.1::/usr/lib64/libcuda.so"]
+    hook = {"hookName": "createContainer", "path": "/hook", "args": ["nvidia-cdi-hook", "create-symlinks", *words]}
+    document["devices"][0]["containerEdits"]["hooks"] = [hook]
+    (made,) = a_content(Tool(Ran(0, json.dumps(document), ""))).device(MACHINE, ONE).hooks
+    assert made.args[2:] == ("--link", link.format(""), "--link", "libcuda.so.1::/usr/lib64/libcuda.so")
+
+
 def test_paths_become_the_hosts():
     """The runtime does not see the plugin's mounts; what lies outside both roots stays."""
     content = a_content(Tool())

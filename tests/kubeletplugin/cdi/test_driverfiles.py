@@ -48,6 +48,18 @@ def test_programs_and_firmware_are_found(tmp_path: Path):
     )
 
 
+def test_opencl_is_told_of_its_library(tmp_path: Path):
+    """Its loader goes by a file in /etc, wherever the distribution has it; one that comes later is seen."""
+    cache = DriverFilesCache(Root.same(make_driver_root(tmp_path, VERSION)))
+    assert cache.files(VERSION).configs == ()
+    path = tmp_path / "usr/share/OpenCL/vendors/nvidia.icd"
+    path.parent.mkdir(parents=True)
+    path.write_text("libnvidia-opencl.so.1\n")
+    assert cache.files(VERSION).configs == (
+        Placed("/usr/share/OpenCL/vendors/nvidia.icd", "/etc/OpenCL/vendors/nvidia.icd"),
+    )
+
+
 def test_only_real_sockets_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """persistenced's is there, fabricmanager's is a left-over file."""
     make_driver_root(tmp_path, VERSION)

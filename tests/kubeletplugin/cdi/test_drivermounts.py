@@ -3,21 +3,21 @@
 from pathlib import Path
 
 from kubeletplugin.cdi.driverfiles import DriverFiles, Library, Placed, find
-from kubeletplugin.cdi.drivermounts import FILE_OPTIONS, SOCKET_OPTIONS, HookProgram, edits, find_hook
+from kubeletplugin.cdi.drivermounts import FILE_OPTIONS, SOCKET_OPTIONS, edits, find_hook
 from kubeletplugin.cdi.roots import Root
 from kubeletplugin.cdi.spec import Mount
 from tests.support.driver_root import make_driver_root
 
 VERSION = "580.105.08"
 HOST = Path("/run/nvidia/driver")
-HOOK = HookProgram("/usr/bin/nvidia-cdi-hook", "@/sbin/ldconfig")
+HOOK = "/usr/bin/nvidia-cdi-hook"
 
 
 def a_root(path: Path, **options: object) -> Root:
     return Root(make_driver_root(path, VERSION, sonames={"libcuda": "libcuda.so.1"}, **options), HOST)
 
 
-def targets(root: Root, hook: HookProgram | None = None) -> dict[str, str]:
+def targets(root: Root, hook: str | None = None) -> dict[str, str]:
     return {mount.container_path: mount.host_path for mount in edits(find(root, VERSION), root, hook).mounts}
 
 
@@ -68,12 +68,20 @@ def test_with_hook_links_and_cache_are_made_in_the_container(tmp_path: Path):
             "--link", f"libcuda.so.1::{directory}/libcuda.so",
         ),
         ("nvidia-cdi-hook", "enable-cuda-compat", f"--host-driver-version={VERSION}"),
-        ("nvidia-cdi-hook", "update-ldcache", "--ldconfig-path", "@/sbin/ldconfig", "--folder", directory),
+        ("nvidia-cdi-hook", "update-ldcache", "--folder", directory),
         ("nvidia-cdi-hook", "disable-device-node-modification"),
     ]  # fmt: skip
     assert {(hook.name, hook.path, hook.env) for hook in made.hooks} == {
         ("createContainer", "/usr/bin/nvidia-cdi-hook", ("NVIDIA_CTK_DEBUG=false",))
     }
+
+
+def test_cache_covers_every_directory_of_libraries(tmp_path: Path):
+    """vdpau's are beside the others."""
+    libraries = (Library("/a/liba.so.1", "liba.so.1", ()), Library("/a/vdpau/libb.so.1", "vdpau/libb.so.1", ()))
+    files = DriverFiles(VERSION, "/usr/lib64", libraries, (), (), ())
+    (args,) = [hook.args for hook in edits(files, Root.same(tmp_path), HOOK).hooks if hook.args[1] == "update-ldcache"]
+    assert args[2:] == ("--folder", "/usr/lib64", "--folder", "/usr/lib64/vdpau")
 
 
 def test_sockets_are_mounted_writable(tmp_path: Path):
@@ -113,15 +121,7 @@ def test_two_libraries_with_one_soname_do_not_fight(tmp_path: Path):
 def test_hook_of_the_host_comes_first(tmp_path: Path):
     """Its path is the runtime's, not ours."""
     driver = a_root(tmp_path / "driver", hook=True)
-    assert find_hook(None, driver) == HookProgram("/run/nvidia/driver/usr/bin/nvidia-cdi-hook", "@/sbin/ldconfig")
+    assert find_hook(None, driver) == "/run/nvidia/driver/usr/bin/nvidia-cdi-hook"
     host = Root(make_driver_root(tmp_path / "host", hook=True), Path("/"))
-    assert find_hook(host, driver) == HookProgram("/usr/bin/nvidia-cdi-hook", "@/sbin/ldconfig")
+    assert find_hook(host, driver) == "/usr/bin/nvidia-cdi-hook"
     assert find_hook(None, a_root(tmp_path / "other")) is None
-
-
-def test_ubuntus_real_ldconfig_is_named(tmp_path: Path):
-    """/sbin/ldconfig is a shell script there."""
-    host = Root(make_driver_root(tmp_path, hook=True), Path("/"))
-    (tmp_path / "sbin").mkdir()
-    (tmp_path / "sbin/ldconfig.real").write_text("")
-    assert find_hook(host) == HookProgram("/usr/bin/nvidia-cdi-hook", "@/sbin/ldconfig.real")

@@ -136,6 +136,9 @@ func stored(create rest.RESTCreateStrategy, update rest.RESTUpdateStrategy, obje
 	})
 	if old == nil {
 		rest.FillObjectMetaSystemFields(accessor)
+		if accessor.GetName() == "" && accessor.GetGenerateName() != "" {
+			accessor.SetName(create.GenerateName(accessor.GetGenerateName()))
+		}
 		return causes(rest.BeforeCreate(create, ctx, object))
 	}
 	return causes(rest.BeforeUpdate(update, ctx, object, old))

@@ -100,7 +100,8 @@ def test_kubelet_of_an_older_version_prepares_too(world):
 
 
 def test_health_is_in_the_status_of_the_containers(world):
-    """Cases J: what the driver reports, with its message; a device nobody looked at is Unknown."""
+    """What the driver reports, with its message, and Healthy again when it says so (Case J5); a device nobody looked at is
+    Unknown."""
     sick = []
     driver = world.driver(c=["a", "b"])
 
@@ -146,6 +147,24 @@ def test_stream_that_ended_is_opened_again(world):
     world.clock.time += 5.5
     until(lambda: registered.stream is not stream)
     until(plugin.registered)
+
+
+def test_stream_that_is_not_served_is_not_asked_for_again(world, monkeypatch):
+    """A plugin may offer the service without having it: it stays registered, and gets its claims."""
+    monkeypatch.setattr("kubeletplugin.sockets.server.HealthStreams.handlers", lambda _: ())
+    kubelet = world.kubelet()
+    world.plugin(world.driver())
+    (registered,) = until(lambda: list(kubelet.registry.plugins.values()))
+    stream = registered.stream
+    until(stream.ended.is_set)
+    for _ in range(3):
+        world.clock.time += 5.5
+        until(_turns(kubelet))
+    assert registered.stream is stream
+    assert _usable(kubelet)
+    world.claim("c")
+    world.pod()
+    until(lambda: world.phase() == "Running")
 
 
 def test_socket_nobody_answers_is_tried_ever_more_rarely(world):
