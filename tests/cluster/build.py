@@ -105,7 +105,7 @@ def build(say: Callable[[str], None] = print) -> Binaries:
     goal = cache() / key(work)
     goal.parent.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(goal.with_suffix(".lock")):
-        _install_from_debian(say)
+        install_from_debian(DEBIAN_PACKAGES, say)
         if not goal.is_dir():
             go = go_program()
             with tempfile.TemporaryDirectory(prefix=f"{goal.name}.", dir=goal.parent) as unfinished:
@@ -147,13 +147,14 @@ def _installed(program: str) -> Path:
     return Path(found)
 
 
-def _install_from_debian(say: Callable[[str], None]) -> None:
-    missing = [package for program, package in DEBIAN_PACKAGES.items() if shutil.which(program) is None]
+def install_from_debian(programs: Mapping[str, str], say: Callable[[str], None] = print) -> None:
+    """Installs the packages of the programs that are not there, as root; ClusterError says how to do it by hand."""
+    missing = [package for program, named in programs.items() if not shutil.which(program) for package in named.split()]
     if not missing:
         return
     remedy = f"install what is missing with: apt-get install {' '.join(missing)}"
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise ClusterError(f"the cluster needs {' and '.join(missing)}; {remedy}")
+        raise ClusterError(f"the tests need {' and '.join(missing)}; {remedy}")
     say(f"installing {', '.join(missing)}")
     install = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
     quiet: Mapping[str, str] = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}

@@ -7,12 +7,11 @@ single `tool` line in its go.mod, the program is upstream's. What was built is k
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.cluster.build import FLAGS, LINKER_FLAGS, go_program, one_at_a_time
+from tests.cluster.build import FLAGS, LINKER_FLAGS, go_program, install_from_debian, one_at_a_time
 from tests.cluster.places import ClusterError, cache
 
 HERE = Path(__file__).parent
@@ -53,11 +52,9 @@ def package(folder: Path) -> str:
 
 
 def c_compiler() -> str:
-    """The C compiler; ClusterError says how to install one."""
-    found = shutil.which("cc") or shutil.which("gcc")
-    if found is None:
-        raise ClusterError("there is no C compiler; install one with: apt-get install gcc libc6-dev")
-    return found
+    """The C compiler, installed when there is none; ClusterError says how where that is not possible."""
+    install_from_debian({"cc": "gcc libc6-dev"})
+    return "cc"
 
 
 def _compile(folder: Path, output: Path) -> None:
