@@ -22,7 +22,7 @@ class Controller:
     """One term of office: begins with nothing known, ends with nothing running. Start and stop once each."""
 
     def __init__(self, client: Client, settings: Settings, observer: Observer | None = None) -> None:
-        self._queue = WorkQueue()
+        self._queue: WorkQueue[str] = WorkQueue()
         self._state = State(self._queue.add)
         self._watches = Watches(client, self._state, driver=settings.driver, namespace=settings.namespace)
         self._reconciler = Reconciler(

@@ -21,7 +21,7 @@ from api.kube.paths import CLAIMS, PODS, Resource
 from api.kube.reflector import Change, Reflector
 from cli.sandbox import claimrules as rules
 from cli.sandbox.claimrules import Object
-from cli.sandbox.duequeue import DueQueue
+from controller.queue import WorkQueue
 
 _log = structlog.get_logger(__name__)
 
@@ -59,7 +59,7 @@ class ClaimController:
         self._templates = self._reflector(client, TEMPLATES, self._template_changed)
         self._made: dict[tuple[str, str], Object] = {}
         """Claims made lately, by the pod's UID and its name for them: the watch may not have told of them yet."""
-        self._queue: DueQueue[_Key] = DueQueue(clock, first_seconds=FIRST_SECONDS, limit_seconds=LIMIT_SECONDS)
+        self._queue: WorkQueue[_Key] = WorkQueue(clock, retry_seconds=FIRST_SECONDS, retry_max_seconds=LIMIT_SECONDS)
         self._thread = threading.Thread(target=self._run, name="claim-controller", daemon=True)
 
     def start(self) -> None:
@@ -94,36 +94,35 @@ class ClaimController:
             if rules.is_done(new):
                 self._enqueue_claims(new)
             if new["spec"].get("resourceClaims"):
-                self._queue.add([("pod", rules.key_of(new))])
+                self._queue.add(("pod", rules.key_of(new)))
 
     def _enqueue_claims(self, pod: Object) -> None:
         namespace = pod["metadata"]["namespace"]
         named = {f"{namespace}/{name}" for name in rules.claim_names(pod).values() if name}
         known = self._claims.snapshot().items()
         reserved = {key for key, claim in known if rules.is_reserved_for(claim, pod)}
-        self._queue.add(("claim", key) for key in sorted(named | reserved))
+        for key in sorted(named | reserved):
+            self._queue.add(("claim", key))
 
     def _claim_changed(self, old: Object | None, new: Object | None) -> None:
         claim = new or old or {}
-        self._queue.add([("claim", rules.key_of(claim))])
+        self._queue.add(("claim", rules.key_of(claim)))
         # Pods that wait for it, or whose generated claim somebody deleted.
         namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
-        self._queue.add(
-            ("pod", rules.key_of(pod))
-            for pod in self._pods.snapshot().values()
-            if pod["metadata"]["namespace"] == namespace
-            and (name in rules.claim_names(pod).values() or rules.is_owned_by(claim, pod))
-        )
+        for pod in self._pods.snapshot().values():
+            if pod["metadata"]["namespace"] == namespace and (
+                name in rules.claim_names(pod).values() or rules.is_owned_by(claim, pod)
+            ):
+                self._queue.add(("pod", rules.key_of(pod)))
 
     def _template_changed(self, old: Object | None, new: Object | None) -> None:
         template = new or old or {}
         namespace, name = template["metadata"]["namespace"], template["metadata"]["name"]
-        self._queue.add(
-            ("pod", rules.key_of(pod))
-            for pod in self._pods.snapshot().values()
-            if pod["metadata"]["namespace"] == namespace
-            and any(entry.get("resourceClaimTemplateName") == name for entry in pod["spec"].get("resourceClaims") or ())
-        )
+        for pod in self._pods.snapshot().values():
+            if pod["metadata"]["namespace"] == namespace and any(
+                entry.get("resourceClaimTemplateName") == name for entry in pod["spec"].get("resourceClaims") or ()
+            ):
+                self._queue.add(("pod", rules.key_of(pod)))
 
     # The thread.
 
@@ -142,10 +141,10 @@ class ClaimController:
             except KubeError as error:
                 if not isinstance(error, Conflict):
                     _log.warning("claims could not be brought on", kind=kind, name=name, why=error.what)
-                self._queue.failed(key)
+                self._queue.done(key, retry=True)
             except Exception:  # noqa: BLE001  # the edge of one key: a thread that dies would leave all others waiting
                 _log.exception("claims could not be brought on", kind=kind, name=name)
-                self._queue.failed(key)
+                self._queue.done(key, retry=True)
             else:
                 self._queue.done(key)
 

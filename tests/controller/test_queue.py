@@ -126,3 +126,21 @@ def test_many_workers_never_share_a_key():
     for thread in threads:
         thread.join(5)
     assert shared == []
+
+
+def test_pause_of_another_user_doubles_up_to_its_own_limit():
+    """And begins anew after a success; news does not wait for it."""
+    queue = WorkQueue(lambda: 0.0, lambda: 1.0, retry_seconds=1.0, retry_max_seconds=3.0)
+
+    def pause():
+        queue.done("a", retry=True)
+        (due,) = queue._due.values()
+        queue._due.clear()
+        queue._later.clear()
+        return due
+
+    assert [pause() for _ in range(4)] == [1.0, 2.0, 3.0, 3.0]
+    queue.done("a")
+    assert pause() == 1.0
+    queue.add("a")
+    assert queue.take() == "a"
